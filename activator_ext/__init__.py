@@ -1,0 +1,1 @@
+"""Pilotlight's controller, portal and adapters: decides when a model is warm and where it sleeps."""

@@ -1,0 +1,1 @@
+"""What runs inside the serving image: engines, their readiness and the host that supervises them."""

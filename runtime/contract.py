@@ -1,0 +1,357 @@
+"""What host, portal and controller say to one another.
+
+The only module of `runtime` that `activator_ext` imports. Everything on a wire between our processes is one of these
+models, as JSON. Unknown fields are ignored, so that a newer peer can say more; instants are aware UTC.
+
+Who speaks to whom (locally each arrow is a unix socket in the state directory, mode 0600):
+
+    controller → host      PUT  /v1/host/lease                  Lease → HostView
+                           GET  /v1/host                        → HostView
+                           PUT  /v1/services/{ns}/{name}        ServiceOrder → HostView
+                           DELETE /v1/services/{ns}/{name}      → HostView (replicas drain, the order is forgotten)
+                           POST /v1/host/stop                   Stop → 202; drains everything and exits
+    portal → host          POST /v1/services/{ns}/{name}/wake   → HostView (only when the controller is gone)
+    host → controller      POST /v1/internal/events             HostEvents → 204 (a nudge: the truth is HostView)
+    portal → controller    GET  /v1/routes                      → SSE: `snapshot` RouteTable, `delta` RouteDelta
+                           POST /v1/internal/portal             PortalReport → 204
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+
+class Warmth(StrEnum):
+    """How ready a replica is to answer (the same words as `activator_ext.core.model.Warmth`; a test compares)."""
+
+    COLD = "cold"
+    PARKED_L2 = "parked-l2"
+    PARKED_L1 = "parked-l1"
+    WARMING = "warming"
+    WARM = "warm"
+    BUSY = "busy"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class StartKind(StrEnum):
+    """From where a start begins (the same words as `activator_ext.core.model.StartKind`; a test compares)."""
+
+    NEW_NODE = "new-node"
+    COLD_NODE = "cold-node"
+    CACHED_NODE = "cached-node"
+    FORK = "fork"
+    SNAPSHOT = "snapshot"
+    WAKE_L2 = "wake-l2"
+    WAKE_L1 = "wake-l1"
+
+
+class Mark(StrEnum):
+    """The instants of a start, in this order; each is reached once or not at all."""
+
+    T0 = "T0"  # start asked for
+    T1 = "T1"  # scheduled: a host took the order
+    T2 = "T2"  # image here, model being prepared
+    T3 = "T3"  # model proven whole
+    T4 = "T4"  # engine process begun
+    T5 = "T5"  # weights in place
+    T6 = "T6"  # compiled
+    T7 = "T7"  # graphs captured, warmed up
+    T8 = "T8"  # golden prompt answered
+    T9 = "T9"  # admitted to traffic
+
+
+class Stage(StrEnum):
+    """The closed list of named parts of a start, in the order in which they begin (docs/reference/stages.md)."""
+
+    ORDER = "order"
+    MODEL_CHECK = "model_check"
+    INTERPRETER_API = "interpreter_api"
+    IMPORTS_API = "imports_api"
+    CONFIGURATION = "configuration"
+    INTERPRETER_CORE = "interpreter_core"
+    IMPORTS_CORE = "imports_core"
+    ENGINE_CONSTRUCTION = "engine_construction"
+    INTERPRETER_WORKER = "interpreter_worker"
+    IMPORTS_WORKER = "imports_worker"
+    DEVICE_INIT = "device_init"
+    MODEL_CONSTRUCTION = "model_construction"
+    WEIGHT_LOAD = "weight_load"
+    WEIGHT_CONVERT = "weight_convert"
+    MEMORY_PROFILE = "memory_profile"
+    COMPILE = "compile"
+    WARM_UP = "warm_up"
+    KV_CACHE = "kv_cache"
+    GRAPH_CAPTURE = "graph_capture"
+    ENGINE_READY = "engine_ready"
+    SERVER = "server"
+    READY_PROBE = "ready_probe"
+    GOLDEN_PROMPT = "golden_prompt"
+
+
+class FailureCause(StrEnum):
+    """Why a start failed or a running engine ended; `Failure.numbers` carries what belongs to it."""
+
+    MODEL_MISSING = "model-missing"
+    MODEL_INCOMPLETE = "model-incomplete"
+    SPAWN_FAILED = "spawn-failed"
+    EXITED = "exited"
+    KILLED = "killed"
+    START_TIMEOUT = "start-timeout"
+    NOT_SERVED = "not-served"
+    GOLDEN_FAILED = "golden-failed"
+    GOLDEN_WRONG = "golden-wrong"
+    DIED_AFTER_READY = "died-after-ready"
+    HOST_LOST = "host-lost"
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Failure(_Wire):
+    """One failed start or ended engine: the cause, a sentence that says what to do, its numbers."""
+
+    cause: FailureCause
+    message: str
+    at: AwareDatetime
+    numbers: dict[str, float | str] = Field(default_factory=dict)
+
+
+class Golden(_Wire):
+    """A prompt whose answer at temperature 0 proves that these weights answer.
+
+    `tokens` None: learned from the first proven start of the model's digest.
+    """
+
+    prompt: str = "Pilotlight asks: what do you answer?"
+    max_tokens: Annotated[int, Field(ge=1, le=64)] = 8
+    tokens: tuple[int, ...] | None = None
+
+
+class EngineSpec(_Wire):
+    """All that a host needs to start one engine of a service.
+
+    `model` is an absolute directory on the host (or a URL that vLLM streams from itself). `args` are vLLM arguments
+    without the model, host, port and served names, which the launcher sets. `env` is already allow-listed.
+    `kv_cache_gib` applies on the CPU only.
+    """
+
+    service: str
+    served_names: tuple[str, ...]
+    model: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    platform: Literal["cpu", "cuda"] = "cpu"
+    golden: Golden = Golden()
+    start_timeout_s: float = 1800.0
+    drain_timeout_s: float = 60.0
+
+
+class StageTime(_Wire):
+    """One named part of a start: when it began, how long it took, from what evidence.
+
+    `evidence`: `log` (engine log lines), `marker` (our plugin in the engine's processes), `span` (vLLM's own
+    OpenTelemetry span) or `host` (timed by the host). `span_s` is the duration of the engine's matching span where
+    one exists, to check the stage against. `pid` the process it ran in.
+    """
+
+    stage: Stage
+    begun_at: AwareDatetime
+    elapsed_ms: float
+    evidence: Literal["log", "marker", "span", "host"]
+    span_s: float | None = None
+    bytes: int | None = None
+    pid: int | None = None
+
+
+class StartRecord(_Wire):
+    """One start of one replica, whole or under way. `id` is `host-generation`.
+
+    `ready_s` is T0 → T9; `attributed` the share of it (0–1) that named stages cover, overlaps counted once.
+    `outcome` None: under way. A failed start has no `ready_s` and is no sample of stage times.
+    """
+
+    id: str
+    service: str
+    replica: str
+    kind: StartKind
+    marks: dict[Mark, AwareDatetime] = Field(default_factory=dict)
+    stages: tuple[StageTime, ...] = ()
+    outcome: Literal["ready", "failed", "cancelled"] | None = None
+    failure: Failure | None = None
+    ready_s: float | None = None
+    attributed: float | None = None
+    model_digest: str | None = None
+    golden_tokens: tuple[int, ...] | None = None
+    why: str = ""
+
+
+class ReplicaView(_Wire):
+    """One replica as its host sees it. `url` is where the engine answers, set from T4 on. `draining`: no new requests.
+
+    `stage` is the one under way while warming. `failure` is the last one and stays after the replica is gone.
+    """
+
+    id: str
+    service: str
+    warmth: Warmth
+    since: AwareDatetime
+    start_id: str
+    url: str | None = None
+    stage: Stage | None = None
+    ready_at: AwareDatetime | None = None
+    draining: bool = False
+    stale: bool = False
+    pid: int | None = None
+
+
+class ServiceView(_Wire):
+    """One ordered service at a host: its replicas, and what stands in the way of more."""
+
+    service: str
+    replicas_wanted: int
+    replicas: tuple[ReplicaView, ...] = ()
+    next_kind: StartKind = StartKind.COLD_NODE
+    last_failure: Failure | None = None
+    retry_at: AwareDatetime | None = None
+
+
+class HostView(_Wire):
+    """The whole truth of a host. `revision` grows with each change; equal revisions mean equal views."""
+
+    host: str
+    version: str
+    revision: int
+    lease_until: AwareDatetime | None
+    stopping: bool = False
+    services: tuple[ServiceView, ...] = ()
+    starts: tuple[StartRecord, ...] = ()
+
+
+class Lease(_Wire):
+    """The controller is alive: live on for `seconds`. Without a new lease the host drains and stops.
+
+    `events_socket` is the unix socket to post `HostEvents` to.
+    """
+
+    seconds: float = 60.0
+    events_socket: str | None = None
+
+
+class ServiceOrder(_Wire):
+    """Desired state of one service at a host; idempotent. `asked_at` becomes T0 of the starts that it causes."""
+
+    spec: EngineSpec
+    replicas: Annotated[int, Field(ge=0)]
+    asked_at: AwareDatetime
+    why: str = ""
+
+
+class Stop(_Wire):
+    """Drain every engine within `drain_s`, then end the host."""
+
+    drain_s: float = 60.0
+
+
+class StageEvent(_Wire):
+    """One finished stage, as the JSON line `{"stage": …, "elapsed_ms": …, "bytes": …}` that the host also prints."""
+
+    service: str
+    replica: str
+    start_id: str
+    stage: Stage
+    elapsed_ms: float
+    bytes: int | None = None
+    at: AwareDatetime
+
+
+class HostEvents(_Wire):
+    """Something changed at a host. Lost ones cost nothing: the controller reads `HostView`."""
+
+    host: str
+    revision: int
+    stages: tuple[StageEvent, ...] = ()
+
+
+class Endpoint(_Wire):
+    """One engine that may be given requests."""
+
+    replica: str
+    url: str
+
+
+class Waiting(_Wire):
+    """The limits of one service's waiting room."""
+
+    max_requests: int = 200
+    max_bytes: int = 64 * 2**20
+    timeout_s: float = 900.0
+
+
+class Route(_Wire):
+    """All that the portal needs for one service.
+
+    `names` are the values of `model` that mean it (full name, unique name, unique served names). `stage` and `eta_at`
+    tell a waiting client how far the start is. `failure` set: answer waiting requests with it now; `retry_at` says
+    when a new try is due. `host_socket` lets the portal ask the host for a wake when the controller is gone.
+    """
+
+    service: str
+    names: tuple[str, ...]
+    warmth: Warmth
+    endpoints: tuple[Endpoint, ...] = ()
+    stage: Stage | None = None
+    eta_at: AwareDatetime | None = None
+    failure: Failure | None = None
+    retry_at: AwareDatetime | None = None
+    host_socket: str | None = None
+    waiting: Waiting = Waiting()
+    created_at: AwareDatetime
+
+
+class RouteTable(_Wire):
+    """Snapshot: every route. `version` grows by one with each table or delta of one controller process."""
+
+    version: int
+    routes: tuple[Route, ...]
+
+
+class RouteDelta(_Wire):
+    """What changed since `version` − 1."""
+
+    version: int
+    changed: tuple[Route, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class ServiceLoad(_Wire):
+    """Requests of one service at the portal. `last_activity_at`: latest instant at which one waited or ran."""
+
+    service: str
+    waiting: int = 0
+    running: int = 0
+    oldest_waiting_at: AwareDatetime | None = None
+    last_activity_at: AwareDatetime | None = None
+
+
+class PortalReport(_Wire):
+    """The portal's queue, posted at each 0 ↔ n change of a service and once a second while anything waits or runs."""
+
+    portal: str
+    at: AwareDatetime
+    services: tuple[ServiceLoad, ...] = ()
+
+
+def replica_id(service: str, ordinal: int) -> str:
+    """`namespace/name/ordinal`."""
+    return f"{service}/{ordinal}"
+
+
+def ready_seconds(marks: dict[Mark, datetime]) -> float | None:
+    """T0 → T9 in seconds, None unless both were reached."""
+    if Mark.T0 not in marks or Mark.T9 not in marks:
+        return None
+    return (marks[Mark.T9] - marks[Mark.T0]).total_seconds()

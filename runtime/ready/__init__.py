@@ -1,0 +1,1 @@
+"""Readiness that is a real answer."""
