@@ -123,12 +123,14 @@ class Failure(_Wire):
 class Golden(_Wire):
     """A prompt whose answer at temperature 0 proves that these weights answer.
 
-    `tokens` None: learned from the first proven start of the model's digest.
+    `tokens` None: learned from the first proven start of the model's digest; `learned` holds what earlier starts have
+    taught, by model digest.
     """
 
     prompt: str = "Pilotlight asks: what do you answer?"
     max_tokens: Annotated[int, Field(ge=1, le=64)] = 8
     tokens: tuple[int, ...] | None = None
+    learned: dict[str, tuple[int, ...]] = Field(default_factory=dict)
 
 
 class EngineSpec(_Wire):
@@ -136,10 +138,10 @@ class EngineSpec(_Wire):
 
     `model` is an absolute directory on the host (or a URL that vLLM streams from itself). `args` are vLLM arguments
     without the model, host, port and served names, which the launcher sets. `env` is already allow-listed.
-    `kv_cache_gib` applies on the CPU only.
+    A service's name becomes a path at the host, hence the pattern.
     """
 
-    service: str
+    service: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
     served_names: tuple[str, ...]
     model: str
     args: tuple[str, ...] = ()
@@ -209,7 +211,10 @@ class ReplicaView(_Wire):
 
 
 class ServiceView(_Wire):
-    """One ordered service at a host: its replicas, and what stands in the way of more."""
+    """One ordered service at a host: its replicas, and what stands in the way of more.
+
+    `next_kind`: how a start from zero would begin. `retry_at`: the back-off after a failure ends then.
+    """
 
     service: str
     replicas_wanted: int

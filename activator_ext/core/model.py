@@ -241,13 +241,17 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """One reason to keep `replicas` warm from `since` (the moment to ask) until `until` (None: open)."""
+    """One reason to keep `replicas` warm from `since` (the moment to ask) until `until` (None: open).
+
+    `ready_by` is the announced minute of a schedule or hold, None where there is none.
+    """
 
     kind: DemandKind
     replicas: int
     since: datetime
     until: datetime | None
     reason: Reason
+    ready_by: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,14 +265,31 @@ class Floor:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A schedule's window or a hold that was asked for at `since`, ahead of its `ready_by`.
+
+    Remembered until `ready_by`, so that a lead time that shrinks meanwhile does not take the request back.
+    """
+
+    kind: DemandKind
+    name: str
+    ready_by: datetime
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceState:
     """What `decide` remembers of one service between calls.
 
-    `last_needed[i]` is the latest instant at which requests needed replica i + 1; never longer than bounds.max.
+    `last_needed[i]` is the latest instant at which requests needed replica i + 1, or at which it became ready for
+    them; never longer than bounds.max. `awaited`: requests needed that many replicas before as many were ready
+    (0: none is awaited); only then does becoming ready count as being needed.
     """
 
     floor: Floor
     last_needed: tuple[datetime, ...] = ()
+    awaited: int = 0
+    asked: tuple[Asked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

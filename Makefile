@@ -1,0 +1,46 @@
+# Every task of the project. `make` alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-one lint fmt type prove reference clean
+
+PYTHON ?= python3
+BIN := .venv/bin
+# Which tests `make test-one` runs, and how `make demo` ends.
+T ?= tests/unit
+KEEP ?=
+
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: ## Make .venv with the engine's CPU build (about two minutes; at once if it is up to date)
+	@$(PYTHON) scripts/setup
+
+demo: setup ## Serve a model from zero on a real engine and prove it (under 8 minutes; KEEP=1 leaves it serving)
+	@KEEP=$(KEEP) $(BIN)/python -m demo.run
+
+test: setup lint type ## All checks: style, import arrows, types, tests, coverage of the core
+	@$(BIN)/python -m scripts.gated
+
+test-one: setup ## One test or folder: make test-one T=tests/unit/core
+	@$(BIN)/pytest $(T)
+
+lint: setup ## Style and import arrows
+	@$(BIN)/ruff format --check . scripts/setup
+	@$(BIN)/ruff check . scripts/setup
+	@$(BIN)/lint-imports
+
+fmt: setup ## Rewrite the files in the project's style
+	@$(BIN)/ruff format . scripts/setup
+	@$(BIN)/ruff check --fix . scripts/setup
+
+type: setup ## mypy --strict
+	@$(BIN)/mypy
+
+prove: setup ## The long proofs on real engines
+	@$(BIN)/pytest -m prove
+
+reference: setup ## Write docs/reference from the code
+	@$(BIN)/python -m scripts.reference
+
+clean: ## Remove what demo and checks left behind (not .venv)
+	@rm -rf .demo .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	@find activator_ext runtime demo scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,6 @@
+"""`python -m activator_ext.app.cli`: the same as the `pilotlight` script."""
+
+from activator_ext.app.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""One start as a text waterfall: where its seconds went, stage by stage, and what has no name."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from textwrap import wrap
+
+from activator_ext.app.cli.render import printable
+from runtime.contract import Mark, StageTime, StartRecord
+
+SPAN_TOLERANCE = 0.1
+"""A stage agrees with the engine's own span within a tenth of it, or within `SPAN_SLACK_S`, whichever is more."""
+SPAN_SLACK_S = 0.2
+
+_NAME_WIDTH = 19  # the longest stage, engine_construction
+_FIXED_WIDTH = 2 + _NAME_WIDTH + 8 + 3 + 8 + 8 + 11  # all columns but the bar
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Seconds from T0: [begin, end)."""
+
+    begin: float
+    end: float
+
+
+def waterfall(record: StartRecord, now: datetime, *, width: int = 80, ascii_only: bool = False) -> str:
+    """The start in `width` columns (at least 74), without colour; `now` ends the bars of a start under way."""
+    begin = min([*record.marks.values(), *(stage.begun_at for stage in record.stages)], default=now)
+    begin = record.marks.get(Mark.T0, begin)
+    total = max((_end(record, now) - begin).total_seconds(), 0.0)
+    stages = [(stage, _stretch(stage, begin)) for stage in record.stages]
+    gaps = unnamed([stretch for _, stretch in stages], total)
+    full, rest = ("#", ".") if ascii_only else ("█", "·")
+    bar_width = max(width, 74) - _FIXED_WIDTH
+
+    def row(name: str, at: str, stretches: Iterable[Stretch], char: str, took: float, span: str) -> str:
+        bar = _bar(stretches, total, bar_width, char)
+        line = f"  {name:<{_NAME_WIDTH}}{at:>8} |{bar}|{took:8.2f}{_share(took, total):>8}{span:>11}"
+        return line.rstrip()
+
+    head = [line for text in _head(record, begin, gaps, total) for line in wrap(printable(text), max(width, 74))]
+    lines = [*head, ""]
+    lines.append(f"  {'stage':<{_NAME_WIDTH}}{'at s':>8}  {'':<{bar_width}} {'took s':>8}{'share':>8}{'span s':>11}")
+    for stage, stretch in sorted(stages, key=lambda pair: pair[1].begin):
+        took = stage.elapsed_ms / 1000
+        lines.append(row(stage.stage.value, f"{stretch.begin:.2f}", [stretch], full, took, _span(stage)))
+    lines.append(row("(no name)", "", gaps, rest, sum(gap.end - gap.begin for gap in gaps), ""))
+    text = "\n".join([*lines, "", *_marks(record, begin, max(width, 74))])
+    return text.replace("·", "-") if ascii_only else text
+
+
+def unnamed(named: Iterable[Stretch], total: float) -> list[Stretch]:
+    """The stretches of [0, total) that no stage covers; overlapping stages count once."""
+    gaps, reached = [], 0.0
+    for stretch in sorted(named, key=lambda each: each.begin):
+        if stretch.begin > reached:
+            gaps.append(Stretch(reached, min(stretch.begin, total)))
+        reached = max(reached, stretch.end)
+        if reached >= total:
+            return gaps
+    return [*gaps, Stretch(reached, total)]
+
+
+def _head(record: StartRecord, begin: datetime, gaps: list[Stretch], total: float) -> list[str]:
+    named = 1 - sum(gap.end - gap.begin for gap in gaps) / total if total else 0.0
+    share = record.attributed if record.attributed is not None else named
+    outcomes = {None: "under way for", "ready": "ready in", "failed": "failed after", "cancelled": "cancelled after"}
+    why = f" · why: {record.why}" if record.why else ""
+    lines = [
+        f"{record.service} · start {record.id} · {record.kind.value} · {begin:%Y-%m-%d %H:%M:%S} UTC",
+        f"{outcomes[record.outcome]} {total:.2f} s, {share:.1%} of it named{why}",
+    ]
+    if record.failure is not None:
+        lines.append(f"{record.failure.cause.value}: {record.failure.message}")
+    return lines
+
+
+def _marks(record: StartRecord, begin: datetime, width: int) -> list[str]:
+    """`T0 +0.00  T1 +0.50 …`, wrapped to the width; marks not reached are left out."""
+    lines, line = [], "  marks"
+    for mark in Mark:
+        if mark not in record.marks:
+            continue
+        text = f"  {mark.value} +{(record.marks[mark] - begin).total_seconds():.2f}"
+        if len(line) + len(text) > width:
+            lines.append(line)
+            line = "       "
+        line += text
+    return [*lines, line]
+
+
+def _end(record: StartRecord, now: datetime) -> datetime:
+    if Mark.T9 in record.marks:
+        return record.marks[Mark.T9]
+    if record.failure is not None:
+        return record.failure.at
+    return now if record.outcome is None else max(record.marks.values(), default=now)
+
+
+def _stretch(stage: StageTime, begin: datetime) -> Stretch:
+    at = (stage.begun_at - begin).total_seconds()
+    return Stretch(at, at + stage.elapsed_ms / 1000)
+
+
+def _bar(stretches: Iterable[Stretch], total: float, width: int, char: str) -> str:
+    cells = [" "] * width
+    for stretch in stretches if total else ():
+        first = min(max(int(stretch.begin / total * width), 0), width - 1)
+        # A stage of 10 ms in a start of 40 s is a hundredth of a cell: every stage shows one.
+        last = min(max(round(stretch.end / total * width), first + 1), width)
+        cells[first:last] = [char] * (last - first)
+    return "".join(cells)
+
+
+def _share(took: float, total: float) -> str:
+    return f"{took / total:.1%}" if total else ""
+
+
+def _span(stage: StageTime) -> str:
+    """The engine's own figure for the same work, and whether ours agrees with it."""
+    if stage.span_s is None:
+        return ""
+    off = abs(stage.span_s - stage.elapsed_ms / 1000)
+    word = "ok" if off <= max(SPAN_SLACK_S, SPAN_TOLERANCE * stage.span_s) else "off"
+    return f"{stage.span_s:.2f} {word:<3}"

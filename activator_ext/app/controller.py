@@ -1,0 +1,234 @@
+"""The loop: observe → decide → re-read → act → record. Level-triggered: a missed or repeated tick changes nothing."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from activator_ext.adapters.history import History
+from activator_ext.adapters.hosts import Host, HostUnreachable
+from activator_ext.adapters.local.manifests import LocalService
+from activator_ext.app.learning import Learner
+from activator_ext.app.metrics import Metrics
+from activator_ext.app.routes import RouteFeed, build_routes
+from activator_ext.app.status import service_status, start_eta, start_under_way
+from activator_ext.app.views import ServiceStatus
+from activator_ext.app.world import QUEUE_STALE, World
+from activator_ext.core.decide import decide
+from activator_ext.core.model import Decision, DemandKind, Reason, ServiceId, State
+from runtime.contract import EngineSpec, HostEvents, HostView, Lease, PortalReport, ServiceOrder
+
+# Events that come within this time are answered by one decision.
+SETTLE_S = 0.01
+
+
+class Controller:
+    """Holds the world, decides, and gives the host its orders. One per `up`; every method runs on its event loop."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        history: History,
+        metrics: Metrics,
+        feed: RouteFeed,
+        clock: Callable[[], datetime],
+        lease: Lease,
+        report: Callable[[str], None],
+    ) -> None:
+        self.world = World()
+        self.decision: Decision | None = None
+        self.decided_at: datetime | None = None
+        self._host = host
+        self._history = history
+        self._metrics = metrics
+        self._feed = feed
+        self._clock = clock
+        self._lease = lease
+        self._report = report
+        self._learner = Learner(history, metrics, self._say_service)
+        self._state = State()
+        self._orders: dict[ServiceId, tuple[str, EngineSpec, int]] = {}
+        self._created: dict[ServiceId, datetime] = {}
+        self._etas: dict[ServiceId, datetime] = {}
+        self._wanted = asyncio.Event()
+
+    # What comes in.
+
+    def take_services(self, services: Mapping[ServiceId, LocalService]) -> None:
+        """The files were read: these services exist now, and no others."""
+        now = self._clock()
+        for service in services:
+            self._created.setdefault(service, now)
+            if service not in self.world.lead_samples:
+                self.world.lead_samples[service] = tuple(self._history.lead_samples(service))
+        for gone in set(self.world.services) - set(services):
+            self._metrics.forget(str(gone))
+            self._created.pop(gone, None)
+        self.world.services = dict(services)
+        self.wake()
+
+    def portal_reported(self, report: PortalReport) -> None:
+        """The portal's queue changed, or it is alive."""
+        silent = self.world.portal_seen_at is None or self._clock() - self.world.portal_seen_at >= QUEUE_STALE
+        if self.world.take_report(report) or silent:
+            self.wake()
+
+    def host_changed(self, events: HostEvents) -> None:
+        """Something changed at the host; what, its view says."""
+        if self.world.host is None or events.revision != self.world.host.revision:
+            self.wake()
+
+    def wake(self) -> None:
+        """Decide soon."""
+        self._wanted.set()
+
+    def say(self, service: ServiceId | None, kind: str, text: str, reason: Reason | None = None) -> None:
+        """Record an event and tell it to whoever watches this process."""
+        self._history.add_event(self._clock(), service, kind, text, reason)
+        self._report(f"{service}: {text}" if service is not None else text)
+
+    def _say_service(self, service: ServiceId, kind: str, text: str) -> None:
+        self.say(service, kind, text)
+
+    # The loop.
+
+    async def run(self) -> None:
+        """Decide whenever something happened and at `next_at`, until cancelled."""
+        while True:
+            await self.tick()
+            try:
+                await asyncio.wait_for(self._wanted.wait(), self._sleep_s())
+            except TimeoutError:
+                continue
+            await asyncio.sleep(SETTLE_S)
+
+    async def keep_lease(self) -> None:
+        """Renew the host's lease at a quarter of its time, until cancelled."""
+        while True:
+            try:
+                view = await self._host.renew(self._lease)
+            except HostUnreachable:
+                self.world.host_reachable = False
+                self.wake()
+            else:
+                if self.world.host is None or view.revision != self.world.host.revision:
+                    self.wake()
+            await asyncio.sleep(self._lease.seconds / 4)
+
+    async def tick(self) -> None:
+        """One round: observe, decide, act, record."""
+        self._wanted.clear()
+        await self._look()
+        now = self._clock()
+        decision = decide(now, self.world.observation(now), self._state, self.world.config())
+        self._record(now, decision)
+        self._state, self.decision, self.decided_at = decision.state, decision, now
+        if self.world.host_reachable:
+            try:
+                await self._act(now, decision)
+            except HostUnreachable:
+                self.world.host_reachable = False
+        self._publish()
+
+    def _sleep_s(self) -> float | None:
+        """How long nothing changes by itself: `next_at`, an ETA that passes, a portal silent for too long."""
+        moments = list(self._etas.values())
+        if self.decision is not None and self.decision.next_at is not None:
+            moments.append(self.decision.next_at)
+        if self.world.portal_seen_at is not None:
+            stale_at = self.world.portal_seen_at + QUEUE_STALE
+            if stale_at > self._clock():
+                moments.append(stale_at)
+        if not moments:
+            return None
+        return max((min(moments) - self._clock()).total_seconds(), 0.0)
+
+    async def _look(self) -> None:
+        try:
+            self._take_view(await self._host.view())
+        except HostUnreachable:
+            self.world.host_reachable = False
+
+    def _take_view(self, view: HostView) -> None:
+        if self.world.host is not None and self.world.host.host != view.host:
+            self.say(None, "host", f"host {view.host} replaces {self.world.host.host}")
+        self._learner.learn(self.world, view, self.decision)
+        self.world.host, self.world.host_reachable = view, True
+
+    def _record(self, now: datetime, decision: Decision) -> None:
+        for action in decision.actions:
+            before = self._state.services.get(action.service)
+            if before is None and action.replicas == 0:
+                continue
+            was = 0 if before is None else before.floor.replicas
+            self.say(action.service, "floor", f"floor {was} → {action.replicas}: {action.reason.text}", action.reason)
+        self._metrics.observe_decision(decision, self.decision)
+
+    async def _act(self, now: datetime, decision: Decision) -> None:
+        """Bring the host's orders to the floors, judged by the host as it is now, not as it was remembered."""
+        view = self.world.host
+        if view is None or view.stopping:
+            return
+        wanted_there = {service.service: service.replicas_wanted for service in view.services}
+        for service, decided in decision.services.items():
+            spec = self._spec(service)
+            floor = decided.floor.replicas
+            order = (view.host, spec, floor)
+            if self._orders.get(service) == order and wanted_there.get(str(service)) == floor:
+                continue
+            asked_at = self._asked_at(service, decided.floor.demand, now)
+            if floor == 0:
+                self._learner.asked(service, None)
+            elif floor > wanted_there.get(str(service), 0):
+                self._learner.asked(service, asked_at)
+            await self._host.order(
+                ServiceOrder(spec=spec, replicas=floor, asked_at=asked_at, why=decided.floor.reason.text)
+            )
+            self._orders[service] = order
+        for name in wanted_there.keys() - {str(service) for service in decision.services}:
+            await self._host.forget(name)
+            self._orders.pop(ServiceId.parse(name), None)
+        self._take_view(await self._host.view())
+
+    def _asked_at(self, service: ServiceId, demand: DemandKind | None, now: datetime) -> datetime:
+        """T0: the first waiting request where requests asked, else this decision."""
+        load = self.world.loads.get(service)
+        if demand is DemandKind.QUEUE and load is not None and load.oldest_waiting_at is not None:
+            return min(load.oldest_waiting_at, now)
+        return now
+
+    def _spec(self, service: ServiceId) -> EngineSpec:
+        """The engine's spec with the golden answers learned so far."""
+        spec = self.world.services[service].spec
+        if spec.golden.tokens is not None:
+            return spec
+        learned = self._history.goldens(spec.golden.prompt)
+        return spec.model_copy(update={"golden": spec.golden.model_copy(update={"learned": learned})})
+
+    def _publish(self) -> None:
+        now = self._clock()
+        self._etas = {}
+        for service in self.world.services:
+            start = start_under_way(self.world, service)
+            expected = start_eta(self.world, service, start, now) if start is not None else None
+            if expected is not None:
+                self._etas[service] = expected
+        # An unreachable host's last view stays: its engines may serve on, and the portal finds out if they do not.
+        self._feed.publish(
+            build_routes(
+                self.world.services,
+                self.world.host,
+                host_socket=self._host.socket,
+                etas=self._etas,
+                created_at=self._created,
+            )
+        )
+        self._metrics.observe_services(self.statuses())
+
+    def statuses(self) -> list[ServiceStatus]:
+        """Every service that has been decided on, by name."""
+        if self.decision is None:
+            return []
+        now = self._clock()
+        decided = self.decision.services
+        return [service_status(self.world, s, decided[s], now) for s in sorted(self.world.services) if s in decided]

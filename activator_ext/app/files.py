@@ -1,0 +1,66 @@
+"""The user's YAML files: read at the start, re-read on change; a bad edit is told and the last good state stays."""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from activator_ext.adapters.local.manifests import Finding, Loaded, LocalService, load
+from activator_ext.adapters.local.watch import watch
+from activator_ext.core.model import ServiceId
+
+
+class Files:
+    """Reads the files into services. `report` is told each new finding once, `changed` the services of a good read."""
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        volumes: Mapping[str, Path],
+        platform: Literal["cpu", "cuda"],
+        *,
+        changed: Callable[[Mapping[ServiceId, LocalService]], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._paths = paths
+        self._volumes = volumes
+        self._platform = platform
+        self._changed = changed
+        self._report = report
+        self._findings: tuple[Finding, ...] = ()
+
+    def read(self) -> Loaded:
+        """Read all files now; a good read is handed on."""
+        loaded = load(self._paths, self._volumes, self._platform)
+        for finding in loaded.findings:
+            if finding not in self._findings:
+                self._report(str(finding))
+        self._findings = loaded.findings
+        if loaded.ok:
+            self._changed({service.id: service for service in loaded.services})
+        else:
+            self._report("the files have errors: what was read before stays in force until they are mended")
+        return loaded
+
+    async def watch(self) -> None:
+        """Re-read on each change, until cancelled."""
+        watching = asyncio.create_task(watch(self._paths, self._reread))
+        try:
+            # The watch compares with what it finds at its first step: an edit between the first read and that step
+            # would be missed without one more read.
+            await asyncio.sleep(0)
+            self._reread()
+            await watching
+        finally:
+            watching.cancel()
+
+    def _reread(self) -> None:
+        self.read()
+
+
+def platform_of(choice: str) -> Literal["cpu", "cuda"]:
+    """`auto` means CUDA where its driver's own tool is installed: without the driver no CUDA engine can run."""
+    if choice == "cuda" or (choice == "auto" and shutil.which("nvidia-smi")):
+        return "cuda"
+    return "cpu"

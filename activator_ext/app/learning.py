@@ -1,0 +1,104 @@
+"""What each finished start teaches: its record, its lead time, its golden answer, and how well it met its minute."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+from activator_ext.adapters.history import History
+from activator_ext.app.world import World
+from activator_ext.core.model import Decision, DemandKind, LeadSample, ServiceId, StartKind
+from runtime.contract import HostView, Mark, StartRecord
+
+
+class StartMetrics(Protocol):
+    """The part of the metrics that starts feed."""
+
+    def observe_start(self, record: StartRecord) -> None:
+        """A start ended."""
+
+    def observe_ready_by(self, service: str, lateness_s: float) -> None:
+        """A service became ready for an announced minute; negative: before it."""
+
+
+class Learner:
+    """Takes each new view of the host and keeps what is worth remembering; seeing a view twice changes nothing."""
+
+    def __init__(self, history: History, metrics: StartMetrics, say: Callable[[ServiceId, str, str], None]) -> None:
+        self._history = history
+        self._metrics = metrics
+        self._say = say
+        self._seen: dict[str, StartRecord] = {}
+        self._asked: dict[ServiceId, datetime] = {}
+
+    def asked(self, service: ServiceId, at: datetime | None) -> None:
+        """A floor above what is ready was asked for at `at` (the earliest counts); None: nothing is wanted any more."""
+        if at is None:
+            self._asked.pop(service, None)
+        else:
+            self._asked.setdefault(service, at)
+
+    def learn(self, world: World, view: HostView, decision: Decision | None) -> None:
+        """Remember every start of the view that has ended and was not known."""
+        for start in view.starts:
+            if self._seen.get(start.id) != start:
+                self._note(world, start, decision)
+        self._seen = {start.id: start for start in view.starts}
+
+    def _note(self, world: World, start: StartRecord, decision: Decision | None) -> None:
+        before = self._seen.get(start.id)
+        service = ServiceId.parse(start.service)
+        if before is None and start.outcome is None:
+            self._say(service, "start", f"{start.replica} starts ({start.kind}): {start.why}")
+        if start.outcome is None:
+            return
+        fresh = before is None or before.outcome is None
+        if fresh:
+            recorded = self._history.start(start.id)
+            fresh = recorded is None or recorded.outcome is None
+        # Also when it is not fresh: the engine's spans reach the record a moment after it became ready.
+        self._history.record_start(start)
+        if fresh and service in world.services:
+            self._finished(world, service, start, decision)
+
+    def _finished(self, world: World, service: ServiceId, start: StartRecord, decision: Decision | None) -> None:
+        self._metrics.observe_start(start)
+        if start.outcome == "failed" and start.failure is not None:
+            self._say(service, "failure", f"{start.replica}: {start.failure.message}")
+        if start.outcome != "ready":
+            return
+        self._say(service, "ready", f"{start.replica} ready after {start.ready_s or 0.0:.1f} s")
+        self._lead_sample(world, service, start)
+        self._golden(world, service, start)
+        self._lateness(service, start, decision)
+
+    def _lead_sample(self, world: World, service: ServiceId, start: StartRecord) -> None:
+        begun, ready = start.marks[Mark.T0], start.marks[Mark.T9]
+        # A retry begins later than the floor was asked for; the plan needs the whole way, failures included.
+        asked = min(self._asked.get(service, begun), begun)
+        sample = LeadSample(
+            kind=StartKind(start.kind.value), lead_s=max((ready - asked).total_seconds(), 0.0), ended_at=ready
+        )
+        self._history.add_lead_sample(service, sample)
+        world.lead_samples[service] = (*world.lead_samples.get(service, ()), sample)
+        self._asked.pop(service, None)
+
+    def _golden(self, world: World, service: ServiceId, start: StartRecord) -> None:
+        golden = world.services[service].spec.golden
+        digest, tokens = start.model_digest, start.golden_tokens
+        if golden.tokens is not None or digest is None or tokens is None:
+            return
+        if self._history.golden(digest, golden.prompt) is None:
+            self._history.set_golden(digest, golden.prompt, tokens)
+
+    def _lateness(self, service: ServiceId, start: StartRecord, decision: Decision | None) -> None:
+        if decision is None or service not in decision.services:
+            return
+        ready = start.marks[Mark.T9]
+        for demand in decision.services[service].demands:
+            announced = demand.kind in (DemandKind.SCHEDULE, DemandKind.HOLD) and demand.ready_by is not None
+            if announced and demand.since <= ready and demand.ready_by is not None:
+                lateness_s = (ready - demand.ready_by).total_seconds()
+                self._metrics.observe_ready_by(str(service), lateness_s)
+                word = "after" if lateness_s > 0 else "before"
+                self._say(service, "ready-by", f"ready {abs(lateness_s):.1f} s {word} its minute ({demand.kind})")
+                return

@@ -1,0 +1,94 @@
+"""The state directory of one `up`: its files, its lock, its token."""
+
+import fcntl
+import json
+import os
+import secrets
+from pathlib import Path
+
+# sun_path of sockaddr_un(7) holds 108 bytes with the closing NUL.
+_SOCKET_PATH_LIMIT = 107
+
+
+class StateDirBusy(Exception):  # noqa: N818 — a state of the world, told to the user as it is
+    """Another `up` owns the directory, or it cannot be used; the message says what to do."""
+
+
+class StateDir:
+    """Paths and ownership. Mode 0700: the sockets and the token inside are the credentials of local mode."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser().absolute()
+        self.host_socket = self.root / "host.sock"
+        self.portal_socket = self.root / "portal.sock"
+        self.controller_socket = self.root / "controller.sock"
+        self.database = self.root / "history.sqlite3"
+        self.engines = self.root / "engines"
+        self.logs = self.root / "logs"
+        self.token_file = self.root / "token"
+        self.api_file = self.root / "api.json"
+        self._lock_file = self.root / "lock"
+        self._lock: int | None = None
+
+    def acquire(self) -> None:
+        """Make the directory and own it; raises StateDirBusy if another `up` does or it cannot be written."""
+        longest = max((self.host_socket, self.portal_socket, self.controller_socket), key=lambda p: len(str(p)))
+        if len(os.fsencode(longest)) > _SOCKET_PATH_LIMIT:
+            raise StateDirBusy(
+                f"{longest} is longer than the {_SOCKET_PATH_LIMIT} bytes of a unix socket's path: "
+                "choose a shorter directory with --state"
+            )
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.root.chmod(0o700)
+            for directory in (self.engines, self.logs):
+                directory.mkdir(exist_ok=True)
+            lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StateDirBusy(
+                f"cannot use the state directory {self.root}: {error}. Choose another with --state"
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+            os.close(lock)
+            raise StateDirBusy(
+                f"another `pilotlight up` (pid {owner}) owns {self.root}: "
+                "stop it, or choose another directory with --state"
+            ) from error
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        self._lock = lock
+
+    def release(self) -> None:
+        """Give the directory up."""
+        self.api_file.unlink(missing_ok=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def token(self) -> str:
+        """The bearer token of the API, made on first use, mode 0600."""
+        try:
+            found = self.token_file.read_text(encoding="ascii").strip()
+            if found:
+                return found
+        except FileNotFoundError:
+            pass
+        token = secrets.token_urlsafe(32)
+        write_private(self.token_file, token + "\n")
+        return token
+
+    def publish(self, *, url: str, portal_url: str) -> None:
+        """Tell the CLI where this `up` listens."""
+        write_private(self.api_file, json.dumps({"url": url, "portal_url": portal_url, "pid": os.getpid()}) + "\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file of mode 0600 whole or not at all (rename within its directory)."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    temporary.replace(path)

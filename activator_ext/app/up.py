@@ -1,0 +1,265 @@
+"""`pilotlight up`: local mode, wired. Controller here, one portal and one host beside it, engines under the host."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from activator_ext.adapters.history import History, HistoryError
+from activator_ext.adapters.hosts import HostClient, HostUnreachable
+from activator_ext.adapters.local.manifests import load
+from activator_ext.adapters.portals import PortalClient
+from activator_ext.app.api import build_api
+from activator_ext.app.child import Child, ChildFailed
+from activator_ext.app.controller import Controller
+from activator_ext.app.facade import Facade
+from activator_ext.app.files import Files, platform_of
+from activator_ext.app.internal import build_internal
+from activator_ext.app.metrics import Metrics
+from activator_ext.app.routes import RouteFeed
+from activator_ext.app.servers import AddressTaken, Server, address_of, bind_tcp, bind_unix
+from activator_ext.app.state_dir import StateDir, StateDirBusy
+from runtime.contract import Lease
+
+VERSION = version("pilotlight")
+# Running answers may take this long to finish after Ctrl-C or SIGTERM; a second signal does not wait.
+DRAIN_S = 60.0
+
+
+def now() -> datetime:
+    """The wall clock, aware, UTC."""
+    return datetime.now(UTC)
+
+
+def up(
+    files: list[Path],
+    *,
+    state: Path,
+    listen: str,
+    api_listen: str,
+    volumes: dict[str, Path],
+    platform: str,
+    engine_command: str | None = None,
+) -> int:
+    """Serve the files until Ctrl-C or SIGTERM. 0: stopped in order; 1: something was wrong with files or machine."""
+    chosen = platform_of(platform)
+    loaded = load(files, volumes, chosen)
+    if not loaded.ok:
+        for finding in loaded.findings:
+            say(str(finding))
+        say("nothing was started: mend the errors above (`pilotlight check FILES…` shows them again)")
+        return 1
+    directory = StateDir(state)
+    try:
+        directory.acquire()
+    except StateDirBusy as error:
+        say(f"error: {error}")
+        return 1
+    try:
+        return asyncio.run(_Up(directory, files, listen, api_listen, volumes, chosen, engine_command).run())
+    except (AddressTaken, ChildFailed, HistoryError) as error:
+        say(f"error: {error}")
+        return 1
+    finally:
+        directory.release()
+
+
+def say(text: str) -> None:
+    """One line to whoever watches this process."""
+    print(f"{datetime.now().astimezone():%H:%M:%S} {text}", file=sys.stderr, flush=True)
+
+
+class _Up:
+    """One run of `up`: begins everything in order, waits for a signal, ends everything in the opposite order."""
+
+    def __init__(
+        self,
+        directory: StateDir,
+        files: list[Path],
+        listen: str,
+        api_listen: str,
+        volumes: dict[str, Path],
+        platform: Literal["cpu", "cuda"],
+        engine_command: str | None,
+    ) -> None:
+        self._directory = directory
+        self._listen = listen
+        self._stopped = asyncio.Event()
+        self._hurried = asyncio.Event()
+        self._api_socket = bind_tcp(api_listen, "--api-listen")
+        self._history = History(directory.database, now)
+        self._host = HostClient(str(directory.host_socket))
+        self._portal = PortalClient(str(directory.portal_socket))
+        self._feed = RouteFeed()
+        metrics = Metrics(VERSION)
+        self._controller = Controller(
+            host=self._host,
+            history=self._history,
+            metrics=metrics,
+            feed=self._feed,
+            clock=now,
+            lease=Lease(events_socket=str(directory.controller_socket)),
+            report=say,
+        )
+        self._files = Files(files, volumes, platform, changed=self._controller.take_services, report=say)
+        facade = Facade(
+            controller=self._controller,
+            history=self._history,
+            metrics=metrics,
+            clock=now,
+            portal_metrics=self._portal.metrics,
+        )
+        self._servers = [
+            Server(build_internal(self._feed, self._controller), bind_unix(directory.controller_socket)),
+            Server(build_api(facade, directory.token(), VERSION), self._api_socket),
+        ]
+        self._host_child = Child(
+            "host", _host_argv(directory, engine_command), log=directory.logs / "host.log", alive=self._host_alive
+        )
+        self._portal_child = Child(
+            "portal", _portal_argv(directory, listen), log=directory.logs / "portal.log", alive=self._portal_alive
+        )
+
+    async def run(self) -> int:
+        """Begin, serve, end."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._signalled)
+        if self._history.notice is not None:
+            say(self._history.notice)
+        self._files.read()
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for server in self._servers:
+                await server.begin()
+            await self._begin_children()
+            tasks = [asyncio.create_task(job) for job in self._jobs()]
+            await self._tell()
+            stop = asyncio.create_task(self._stopped.wait())
+            done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stop}:
+                task.result()  # a job only ends by an error, which is shown as it is
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._end()
+        return 0
+
+    def _jobs(self) -> list[Coroutine[Any, Any, None]]:
+        return [
+            self._controller.run(),
+            self._controller.keep_lease(),
+            self._files.watch(),
+            self._keep(self._host_child),
+            self._keep(self._portal_child),
+        ]
+
+    async def _begin_children(self) -> None:
+        """Adopt what an `up` that died has left, if it is of this version and address; else begin anew."""
+        health = await self._portal.health()
+        if health is not None and (health.version != VERSION or health.listen != self._listen):
+            await self._portal.stop()
+            await self._portal_child.wait_gone(DRAIN_S)
+        with contextlib.suppress(HostUnreachable):
+            view = await self._host.view()
+            if view.version != VERSION or view.stopping:
+                if not view.stopping:
+                    await self._host.stop(DRAIN_S)
+                await self._host_child.wait_gone(DRAIN_S)
+        for child in (self._host_child, self._portal_child):
+            await child.ensure()
+            if child.adopted:
+                say(f"the {child.name} of an earlier `up` still lives and goes on serving")
+
+    async def _keep(self, child: Child) -> None:
+        """Replace the child whenever it ends."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(child.ended(), 5.0)
+            try:
+                if await child.ensure():
+                    self._controller.say(None, child.name, f"the {child.name} had ended and was begun again")
+                    self._controller.wake()
+            except ChildFailed as error:
+                say(f"error: {error}")
+                await asyncio.sleep(5.0)
+
+    async def _host_alive(self) -> bool:
+        try:
+            await self._host.view()
+        except HostUnreachable:
+            return False
+        return True
+
+    async def _portal_alive(self) -> bool:
+        return await self._portal.health() is not None
+
+    async def _tell(self) -> None:
+        """Publish where we listen and greet."""
+        health = await self._portal.health()
+        portal_url = f"http://{health.listen if health is not None else self._listen}"
+        url = address_of(self._api_socket)
+        self._directory.publish(url=url, portal_url=portal_url)
+        services = ", ".join(str(service) for service in sorted(self._controller.world.services)) or "no service yet"
+        say(f"requests {portal_url}/v1 · API {url}/docs · state {self._directory.root}")
+        say(f"serving {services}; Ctrl-C stops")
+
+    def _signalled(self) -> None:
+        if self._stopped.is_set():
+            self._hurried.set()
+        else:
+            say(f"stopping: running answers have {DRAIN_S:.0f} s to finish; once more to stop at once")
+        self._stopped.set()
+
+    async def _end(self) -> None:
+        """Portal first (it lets running answers finish), then host and engines, then our own servers."""
+        await self._drain(self._portal_child, self._portal.stop)
+        await self._drain(self._host_child, self._stop_host)
+        self._feed.close()
+        for server in self._servers:
+            await server.end()
+        await self._host.close()
+        await self._portal.close()
+        self._history.close()
+        self._directory.controller_socket.unlink(missing_ok=True)
+        say("stopped; nothing runs any more")
+
+    async def _drain(self, child: Child, stop: Callable[[], Awaitable[bool]]) -> None:
+        if not await stop():
+            await child.kill()
+            return
+        gone = asyncio.create_task(child.wait_gone(DRAIN_S + 10.0))
+        hurried = asyncio.create_task(self._hurried.wait())
+        await asyncio.wait({gone, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not gone.done() or not gone.result():
+            gone.cancel()
+            # The kernel ends the engines with their host (parent-death signal).
+            await child.kill()
+
+    async def _stop_host(self) -> bool:
+        with contextlib.suppress(HostUnreachable):
+            # The portal has let running answers finish; what still runs in an engine has no client any more.
+            await self._host.stop(5.0)
+            return True
+        return False
+
+
+def _host_argv(directory: StateDir, engine_command: str | None) -> list[str]:
+    argv = [sys.executable, "-m", "runtime.host", "--socket", str(directory.host_socket)]
+    argv += ["--root", str(directory.engines)]
+    if engine_command is not None:
+        argv += ["--engine-command", engine_command]
+    return argv
+
+
+def _portal_argv(directory: StateDir, listen: str) -> list[str]:
+    argv = [sys.executable, "-m", "activator_ext.portal", "--listen", listen]
+    argv += ["--controller", str(directory.controller_socket), "--admin", str(directory.portal_socket)]
+    return [*argv, "--drain-s", str(DRAIN_S)]

@@ -1,0 +1,105 @@
+"""What the controller knows of the world, and how that becomes the core's `Observation`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from activator_ext.adapters.local.manifests import LocalService
+from activator_ext.core.model import (
+    Config,
+    Hold,
+    LeadSample,
+    Observation,
+    QueueView,
+    ReplicaView,
+    ServiceId,
+    ServiceObservation,
+    StartKind,
+    Warmth,
+)
+from runtime.contract import HostView, PortalReport, ServiceLoad, ServiceView
+from runtime.contract import Warmth as WireWarmth
+
+# The portal reports every 10 s even if nothing happens; after a report and a half is missed its queue is unknown.
+QUEUE_STALE = timedelta(seconds=25)
+
+
+@dataclass
+class World:
+    """The latest of everything observed. `host` None: never seen; `host_reachable` false: the view is an old one."""
+
+    services: Mapping[ServiceId, LocalService] = field(default_factory=dict)
+    host: HostView | None = None
+    host_reachable: bool = False
+    loads: dict[ServiceId, ServiceLoad] = field(default_factory=dict)
+    portal_seen_at: datetime | None = None
+    lead_samples: dict[ServiceId, tuple[LeadSample, ...]] = field(default_factory=dict)
+    holds: tuple[Hold, ...] = ()
+
+    def take_report(self, report: PortalReport) -> bool:
+        """Take the portal's queue in; True if a number of waiting or running requests changed."""
+        changed = False
+        self.portal_seen_at = report.at
+        for load in report.services:
+            service = ServiceId.parse(load.service)
+            before = self.loads.get(service)
+            known = (before.waiting, before.running) if before is not None else (0, 0)
+            changed = changed or known != (load.waiting, load.running)
+            self.loads[service] = load
+        return changed
+
+    def host_service(self, service: ServiceId) -> ServiceView | None:
+        """The host's view of one service."""
+        if self.host is None:
+            return None
+        return next((view for view in self.host.services if view.service == str(service)), None)
+
+    def queue(self, service: ServiceId, now: datetime) -> QueueView | None:
+        """Its requests at the portal; None where the portal has been silent too long: unknown is not zero."""
+        if self.portal_seen_at is None or now - self.portal_seen_at >= QUEUE_STALE:
+            return None
+        load = self.loads.get(service)
+        if load is None:
+            return QueueView(seen_at=self.portal_seen_at)
+        return QueueView(
+            seen_at=self.portal_seen_at,
+            waiting=load.waiting,
+            running=load.running,
+            last_activity_at=load.last_activity_at,
+        )
+
+    def observation(self, now: datetime) -> Observation:
+        """What `decide` is told."""
+        return Observation(
+            services={service: self._observed(service, now) for service in self.services}, holds=self.holds
+        )
+
+    def config(self) -> Config:
+        """What the user wants."""
+        return Config(services={name: service.policy for name, service in self.services.items()})
+
+    def replicas(self, service: ServiceId) -> tuple[ReplicaView, ...]:
+        """The replicas that serve or will; one that drains is none any more."""
+        view = self.host_service(service)
+        if view is None:
+            return ()
+        load = self.loads.get(service)
+        busy = 0 if load is None else load.running
+        replicas = []
+        for replica in view.replicas:
+            if replica.draining:
+                continue
+            warmth = Warmth(replica.warmth.value)
+            if replica.warmth is WireWarmth.WARM and busy > 0:
+                warmth, busy = Warmth.BUSY, busy - 1
+            replicas.append(ReplicaView(id=replica.id, warmth=warmth, since=replica.since, ready_at=replica.ready_at))
+        return tuple(replicas)
+
+    def _observed(self, service: ServiceId, now: datetime) -> ServiceObservation:
+        view = self.host_service(service)
+        return ServiceObservation(
+            replicas=self.replicas(service),
+            queue=self.queue(service, now),
+            next_kind=StartKind(view.next_kind.value) if view is not None else StartKind.COLD_NODE,
+            lead_samples=self.lead_samples.get(service, ()),
+        )

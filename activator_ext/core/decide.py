@@ -1,0 +1,102 @@
+"""The one decision: what is observed, remembered and configured becomes the floors, why, and when to ask again.
+
+Controller, local mode, replay and tests all call `decide`. It is pure: same input, same output.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from activator_ext.core import warmth
+from activator_ext.core.demand import (
+    LOOK_AHEAD,
+    Planned,
+    hold_plans,
+    live_replicas,
+    needs,
+    queue_demands,
+    schedule_plans,
+    warming_replicas,
+)
+from activator_ext.core.leadtime import LeadTimes
+from activator_ext.core.model import (
+    Asked,
+    Config,
+    Decision,
+    Demand,
+    Hold,
+    Observation,
+    Policy,
+    ServiceDecision,
+    ServiceId,
+    ServiceObservation,
+    ServiceState,
+    SetFloor,
+    State,
+)
+
+
+def decide(now: datetime, observation: Observation, state: State, config: Config) -> Decision:
+    """The floor of every configured service.
+
+    `SetFloor` is emitted where the floor's number changed, and for each service that `state` does not know. Services
+    gone from `config` leave the state: whoever carries out actions removes what is not ordered any more. Until
+    `next_at`, with nothing else happening, every floor stays as it is (None: forever).
+    """
+    holds: dict[ServiceId, list[Hold]] = {}
+    for hold in observation.holds:
+        holds.setdefault(hold.service, []).append(hold)
+    actions = []
+    states: dict[ServiceId, ServiceState] = {}
+    decisions: dict[ServiceId, ServiceDecision] = {}
+    changes: list[datetime] = []
+    for service in sorted(config.services):
+        seen = observation.services.get(service, ServiceObservation())
+        before = state.services.get(service)
+        after, decided, change = _decide_one(now, seen, before, config.services[service], tuple(holds.get(service, ())))
+        states[service], decisions[service] = after, decided
+        changes += change
+        if before is None or before.floor.replicas != after.floor.replicas:
+            actions.append(SetFloor(service, after.floor.replicas, after.floor.until, after.floor.reason))
+    return Decision(tuple(actions), State(states), decisions, min(changes, default=None))
+
+
+def _decide_one(
+    now: datetime, seen: ServiceObservation, before: ServiceState | None, policy: Policy, holds: tuple[Hold, ...]
+) -> tuple[ServiceState, ServiceDecision, list[datetime]]:
+    """One service: what to remember, what is decided, and the instants ahead at which that may change."""
+    leads = LeadTimes(seen.lead_samples, policy.prior_lead_s)
+
+    def lead_s_of(replicas: int) -> float:
+        # More than bounds.max are never started, so they are not waited for either.
+        return leads.plan_s(seen.next_kind, replicas=max(1, min(replicas, policy.bounds.max)))
+
+    asked = before.asked if before else ()
+    plans = [*schedule_plans(now, policy, lead_s_of, asked), *hold_plans(now, holds, lead_s_of, asked)]
+    known = needs(now, seen, policy, before)
+    demands = [*queue_demands(now, seen.queue, policy, known), *(plan.demand for plan in plans)]
+    # At a first look, what lives stands for the floor that is not known: a start under way is not stopped.
+    previous = before.floor.replicas if before else live_replicas(seen)
+    floor = warmth.floor(now, demands, policy.bounds, previous, warming_replicas(seen))
+    after = ServiceState(floor, known.last_needed, known.awaited, _asked(now, plans))
+    next_warm_at = min((plan.ready_by for plan in plans if plan.ready_by > now), default=None)
+    decided = ServiceDecision(floor, warmth.strongest_first(demands, now), next_warm_at, lead_s_of(1))
+    changes = [*_instants(demands), *(plan.ready_by for plan in plans)]
+    if policy.schedules:
+        changes.append(now + LOOK_AHEAD)
+    return after, decided, [instant for instant in changes if instant > now]
+
+
+def _asked(now: datetime, plans: Iterable[Planned]) -> tuple[Asked, ...]:
+    """What is asked for ahead of its time, to be remembered until then."""
+    return tuple(
+        Asked(plan.demand.kind, plan.name, plan.ready_by, plan.demand.since)
+        for plan in plans
+        if plan.demand.since <= now < plan.ready_by
+    )
+
+
+def _instants(demands: Iterable[Demand]) -> Iterable[datetime]:
+    for demand in demands:
+        yield demand.since
+        if demand.until is not None:
+            yield demand.until

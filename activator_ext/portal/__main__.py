@@ -1,0 +1,67 @@
+"""`python -m activator_ext.portal`: the portal as a process."""
+
+import argparse
+import asyncio
+import logging
+import resource
+import signal
+import sys
+from pathlib import Path
+
+from activator_ext.portal.admin import AddressTaken
+from activator_ext.portal.server import Options, Portal
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def parse(argv: list[str] | None = None) -> Options:
+    """The command line as options; ends the process with a message when it is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m activator_ext.portal",
+        description="The door where a request waits until its engine can answer, and that then forwards it.",
+    )
+    parser.add_argument("--listen", default="127.0.0.1:8080", metavar="HOST:PORT", help="loopback only; port 0: any")
+    parser.add_argument("--controller", type=Path, required=True, metavar="PATH", help="the controller's unix socket")
+    parser.add_argument("--admin", type=Path, required=True, metavar="PATH", help="our own unix socket, mode 0600")
+    parser.add_argument("--drain-s", type=float, default=60.0, help="how long running requests may go on after a stop")
+    parser.add_argument("--orphan-s", type=float, default=60.0, help="how long to serve on without a controller")
+    given = parser.parse_args(argv)
+    host, _, port = given.listen.rpartition(":")
+    host = host.strip("[]")
+    if host not in _LOOPBACK or not port.isdigit() or int(port) > 65535:
+        parser.error(f"--listen {given.listen}: write HOST:PORT, HOST one of {', '.join(_LOOPBACK)}")
+    return Options(
+        host=host,
+        port=int(port),
+        controller=given.controller,
+        admin=given.admin,
+        drain_s=given.drain_s,
+        orphan_s=given.orphan_s,
+    )
+
+
+async def _serve(options: Options) -> None:
+    portal = Portal(options)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, portal.stop)
+    await portal.run()
+
+
+def main() -> int:
+    """Serve until SIGTERM, SIGINT, `POST /stop` or the loss of the controller; the exit status is 0 then."""
+    options = parse()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s portal %(levelname)s %(message)s", stream=sys.stderr)
+    # Each request costs two descriptors, and the usual soft limit of 1024 is below what may wait.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        asyncio.run(_serve(options))
+    except AddressTaken as taken:
+        print(f"portal: {taken}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""The routing table: what the controller said, and which service a request means.
+
+Pure and immutable: applying a snapshot or a delta gives a new table.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from runtime.contract import Endpoint, Route, RouteDelta, RouteTable
+
+
+class VersionGap(Exception):  # noqa: N818 — names what happened; the reader answers it with a fresh snapshot
+    """A delta does not follow the table's version."""
+
+
+class UnknownName(Exception):  # noqa: N818 — answered as 404
+    """No service has this name."""
+
+
+class AmbiguousName(Exception):  # noqa: N818 — answered as 404
+    """Several services have this name; `services` are their full names."""
+
+    def __init__(self, services: tuple[str, ...]) -> None:
+        super().__init__(", ".join(services))
+        self.services = services
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Routes by service, and which services claim each name. `version` None: no snapshot was ever seen."""
+
+    version: int | None = None
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, snapshot: RouteTable) -> "Table":
+        """The table that a snapshot describes, whatever was known before."""
+        return _table(snapshot.version, snapshot.routes)
+
+    def after(self, delta: RouteDelta) -> "Table":
+        """This table with `delta` applied; raises VersionGap unless its version is the next one."""
+        if self.version is None or delta.version != self.version + 1:
+            raise VersionGap(f"delta {delta.version} does not follow table {self.version}")
+        routes = {service: route for service, route in self.routes.items() if service not in delta.removed}
+        routes.update((route.service, route) for route in delta.changed)
+        return _table(delta.version, routes.values())
+
+    def with_route(self, route: Route) -> "Table":
+        """This table with one route replaced by what a host said; the version stays the controller's."""
+        return _table(self.version, {**self.routes, route.service: route}.values())
+
+    def by_model(self, name: str) -> Route:
+        """The route that `name` means: full name, then a unique name, then a unique served name.
+
+        Raises UnknownName, AmbiguousName.
+        """
+        if name in self.routes:
+            return self.routes[name]
+        claimants = self.claims.get(name, ())
+        named_so = [service for service in claimants if _short(service) == name]
+        if len(named_so) == 1:
+            return self.routes[named_so[0]]
+        if not claimants:
+            raise UnknownName(name)
+        if len(claimants) > 1:
+            raise AmbiguousName(claimants)
+        return self.routes[claimants[0]]
+
+    def by_host(self, host: str) -> Route | None:
+        """The route whose `name.namespace` are the first two labels of a Host header (port allowed)."""
+        labels = host.rpartition("@")[2].partition(":")[0].lower().split(".")
+        return self.routes.get(f"{labels[1]}/{labels[0]}") if len(labels) >= 2 else None
+
+    def has(self, service: str, endpoint: Endpoint) -> bool:
+        """Whether `endpoint` may still be given requests of `service`."""
+        route = self.routes.get(service)
+        return route is not None and endpoint in route.endpoints
+
+    def names_of(self, route: Route) -> list[str]:
+        """The names of `route` that mean it and no other, in its own order."""
+        return [name for name in route.names if self._means(name, route)]
+
+    def known_names(self, most: int = 20) -> str:
+        """The services' full names for an error message, at most `most` of them."""
+        services = sorted(self.routes)
+        more = f" and {len(services) - most} more" if len(services) > most else ""
+        return (", ".join(services[:most]) + more) or "none"
+
+    def _means(self, name: str, route: Route) -> bool:
+        try:
+            return self.by_model(name) is route
+        except (UnknownName, AmbiguousName):
+            return False
+
+
+def _short(service: str) -> str:
+    return service.partition("/")[2]
+
+
+def _table(version: int | None, routes: Iterable[Route]) -> Table:
+    by_service = {route.service: route for route in routes}
+    claims: dict[str, list[str]] = {}
+    for service in sorted(by_service):
+        # A service's own name counts even where the controller left it out because it is not unique:
+        # the answer then is "ambiguous", with the full names, and not "unknown".
+        for name in {*by_service[service].names, _short(service)}:
+            claims.setdefault(name, []).append(service)
+    return Table(version, by_service, {name: tuple(services) for name, services in claims.items()})

@@ -1,0 +1,297 @@
+"""One start of one engine, T0 to T9: prove the model, begin the process, follow its stages, ask it, admit it.
+
+The host owns retries and the decision to admit; this owns the process from its first to its last instant.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from runtime.contract import (
+    EngineSpec,
+    Failure,
+    FailureCause,
+    Mark,
+    Stage,
+    StageEvent,
+    StageTime,
+    StartRecord,
+    ready_seconds,
+)
+from runtime.engine.argv import Tracing, cache_kind, command_line, environment, platform_of
+from runtime.engine.cache_kind import remember_compiled
+from runtime.engine.dirs import EngineDirs
+from runtime.engine.ending import ended
+from runtime.engine.lines import read_line
+from runtime.engine.marker import parse as parse_marker
+from runtime.engine.platforms import Span
+from runtime.engine.process import EngineProcess
+from runtime.engine.running import RunningEngine
+from runtime.engine.spans import SpanReceiver
+from runtime.engine.stages import StageTracker, attributed
+from runtime.ready.fault import Fault
+from runtime.ready.golden import ask_golden
+from runtime.ready.model import Needs, prove_model
+from runtime.ready.probe import wait_until_serving
+
+__all__ = ["EngineDirs", "EngineStart", "RunningEngine", "StartFailed", "utc_now"]
+
+LATE_SPANS_S = 5.0
+"""How long after T9 spans may still complete the record; the engine exports every 0.5 s."""
+
+DYING_S = 3.0
+"""A request that fails is often the first sign of an engine that ends; its exit tells more. vLLM needs 1–2 s for it."""
+
+T = TypeVar("T")
+
+
+def utc_now() -> datetime:
+    """The present instant."""
+    return datetime.now(UTC)
+
+
+class StartFailed(Exception):  # noqa: N818  (a start has failed; the host catches it as that)
+    """The start came to nothing; its process group is gone. `str()` is the failure's message."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class EngineStart:
+    """One start. `run` once, then `admit` once; `record`, `stage`, `url` and `pid` may be read at any time."""
+
+    def __init__(
+        self,
+        *,
+        spec: EngineSpec,
+        start_id: str,
+        replica: str,
+        dirs: EngineDirs,
+        asked_at: datetime,
+        why: str,
+        spans: SpanReceiver | None,
+        on_change: Callable[["EngineStart"], None],
+        on_stage: Callable[[StageEvent], None],
+        clock: Callable[[], datetime] = utc_now,
+        command: tuple[str, ...] | None = None,
+    ) -> None:
+        self._spec, self._dirs, self._clock, self._command = spec, dirs, clock, command
+        self._on_change, self._on_stage = on_change, on_stage
+        self._receiver, self.trace_id = spans, secrets.token_hex(16)
+        self._tracker = StageTracker(platform_of(spec))
+        self._server_up = asyncio.Event()
+        self._process: EngineProcess | None = None
+        self.url: str | None = None
+        self._record = StartRecord(
+            id=start_id, service=spec.service, replica=replica, kind=cache_kind(dirs, spec), why=why
+        )
+        self._tracker.reach(Mark.T0, asked_at)
+        self._tracker.begin(Stage.ORDER, asked_at)
+        self._refresh()
+
+    @property
+    def record(self) -> StartRecord:
+        """The start as known now."""
+        return self._record
+
+    @property
+    def stage(self) -> Stage | None:
+        """The stage under way; None between stages and once the start is over."""
+        return self._tracker.current if self._record.outcome is None else None
+
+    @property
+    def pid(self) -> int | None:
+        """The engine leader's pid, None before T4."""
+        return self._process.pid if self._process else None
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The engine's own spans of this start so far."""
+        return self._tracker.spans
+
+    async def run(self) -> RunningEngine:
+        """T1 to T8. Raises StartFailed; cancelled, it kills and reaps the process group first."""
+        try:
+            async with asyncio.timeout(self._spec.start_timeout_s) as limit:
+                return await self._run()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise await self._failed(self._timed_out()) from error
+        except Fault as fault:
+            raise await self._failed(fault) from fault
+        except asyncio.CancelledError:
+            await self._clear()
+            self._change(outcome="cancelled")
+            raise
+        except Exception as error:
+            broken = Fault(FailureCause.SPAWN_FAILED, f"the start broke off: {type(error).__name__}: {error}")
+            raise await self._failed(broken) from error
+
+    def admit(self, at: datetime) -> StartRecord:
+        """T9: the replica is given requests from `at` on. Spans may complete the record for some seconds more."""
+        self._tracker.reach(Mark.T9, at)
+        with contextlib.suppress(OSError):  # without its mark the next start merely counts as cold
+            remember_compiled(self._dirs, self._spec)
+        self._change(outcome="ready")
+        asyncio.get_running_loop().call_later(LATE_SPANS_S, self._unsubscribe)
+        return self._record
+
+    async def _run(self) -> RunningEngine:
+        taken = self._clock()
+        self._tracker.reach(Mark.T1, taken)
+        self._tracker.reach(Mark.T2, taken)  # the image is here: we run in it
+        self._finish(self._tracker.end(Stage.ORDER, taken))
+        await self._prove_model(taken)
+        process, url = await self._spawn()
+        served_name = self._spec.served_names[0]
+        await self._or_end(process, wait_until_serving(url, served_name, self._server_up))
+        proven = self._clock()
+        self._finish(self._tracker.end(Stage.READY_PROBE, proven))
+        self._tracker.begin(Stage.GOLDEN_PROMPT, proven)
+        golden = ask_golden(url, served_name, self._spec.golden, self._spec.start_timeout_s)
+        tokens = await self._or_end(process, golden)
+        answered = self._clock()
+        self._tracker.reach(Mark.T8, answered)
+        self._finish(self._tracker.end(Stage.GOLDEN_PROMPT, answered))
+        self._change(golden_tokens=tokens)
+        return RunningEngine(process=process, url=url, log=self._dirs.log, clock=self._clock, on_end=self._unsubscribe)
+
+    async def _prove_model(self, begun: datetime) -> None:
+        self._tracker.begin(Stage.MODEL_CHECK, begun)
+        self._change()
+        facts = await prove_model(self._spec.model, Needs.of(self._spec.args), self._dirs.digests)
+        proven = self._clock()
+        self._tracker.carries(Stage.MODEL_CHECK, facts.weight_bytes)
+        self._tracker.carries(Stage.WEIGHT_LOAD, facts.weight_bytes)
+        self._tracker.reach(Mark.T3, proven)
+        self._finish(self._tracker.end(Stage.MODEL_CHECK, proven))
+        self._change(model_digest=facts.digest)
+
+    async def _spawn(self) -> tuple[EngineProcess, str]:
+        try:
+            self._dirs.make()
+            port = _free_port()
+            tracing = self._subscribe()
+            argv = command_line(self._spec, port, tracing, self._command)
+            env = environment(self._spec, self._dirs, os.environ, os.getpid(), tracing)
+            self._process = await EngineProcess.spawn(
+                argv, env=env, cwd=self._dirs.run, log=self._dirs.log, on_line=self._line, clock=self._clock
+            )
+        except (OSError, ValueError) as error:
+            raise Fault(FailureCause.SPAWN_FAILED, f"the engine cannot be started: {error}") from error
+        self.url = f"http://127.0.0.1:{port}"
+        self._tracker.reach(Mark.T4, self._clock())
+        self._change()
+        return self._process, self.url
+
+    async def _or_end(self, process: EngineProcess, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, or the fault of an engine that ended meanwhile."""
+        task, end = asyncio.ensure_future(work), asyncio.ensure_future(process.wait())
+        try:
+            await asyncio.wait((task, end), return_when=asyncio.FIRST_COMPLETED)
+            if task.done() and _no_answer(task.exception()):
+                await asyncio.wait((end,), timeout=DYING_S)
+            if end.done():
+                await process.clear()
+                raise ended(end.result(), process.tail, self._dirs.log, stage=self.stage)
+            return task.result()
+        finally:
+            for pending in (task, end):
+                pending.cancel()
+            await asyncio.gather(task, end, return_exceptions=True)
+
+    def _line(self, at: datetime, text: str) -> None:
+        marker = parse_marker(text)
+        begun = self.stage
+        finished = self._tracker.marker(marker) if marker else self._tracker.line(read_line(at, text))
+        if any(stage.stage is Stage.SERVER for stage in finished):
+            self._server_up.set()
+        self._finish(finished)
+        if self.stage is not begun or finished:
+            self._change()
+
+    def _take_spans(self, spans: tuple[Span, ...]) -> None:
+        before = self._tracker.stages
+        self._finish(self._tracker.take_spans(spans))
+        if self._tracker.stages != before:
+            self._change()
+
+    def _finish(self, stages: tuple[StageTime, ...]) -> None:
+        for done in stages:
+            self._on_stage(
+                StageEvent(
+                    service=self._record.service,
+                    replica=self._record.replica,
+                    start_id=self._record.id,
+                    stage=done.stage,
+                    elapsed_ms=done.elapsed_ms,
+                    bytes=done.bytes,
+                    at=self._clock(),
+                )
+            )
+
+    def _timed_out(self) -> Fault:
+        stage = self.stage.value if self.stage else "between stages"
+        return Fault(
+            FailureCause.START_TIMEOUT,
+            f"the start took longer than {self._spec.start_timeout_s:.0f} s, last in {stage}: "
+            f"raise the start timeout or see {self._dirs.log}",
+            {"stage": stage, "timeout_s": self._spec.start_timeout_s},
+        )
+
+    async def _failed(self, fault: Fault) -> StartFailed:
+        failure = fault.at(self._clock())
+        await self._clear()
+        self._change(outcome="failed", failure=failure)
+        return StartFailed(failure)
+
+    async def _clear(self) -> None:
+        self._unsubscribe()
+        if self._process is not None:
+            self._process.kill()
+            await self._process.clear()
+
+    def _subscribe(self) -> Tracing | None:
+        if self._receiver is None:
+            return None
+        self._receiver.subscribe(self.trace_id, self._take_spans)
+        return Tracing(
+            endpoint=self._receiver.endpoint,
+            headers=self._receiver.headers,
+            traceparent=f"00-{self.trace_id}-{secrets.token_hex(8)}-01",
+        )
+
+    def _unsubscribe(self) -> None:
+        if self._receiver is not None:
+            self._receiver.unsubscribe(self.trace_id)
+
+    def _change(self, **update: object) -> None:
+        self._refresh(**update)
+        self._on_change(self)
+
+    def _refresh(self, **update: object) -> None:
+        marks, stages = dict(sorted(self._tracker.marks.items())), self._tracker.stages
+        seconds = ready_seconds(marks)
+        share = attributed(stages, marks[Mark.T0], marks[Mark.T9]) if seconds is not None else None
+        self._record = self._record.model_copy(
+            update={"marks": marks, "stages": stages, "ready_s": seconds, "attributed": share, **update}
+        )
+
+
+def _no_answer(error: BaseException | None) -> bool:
+    return isinstance(error, Fault) and error.cause is FailureCause.GOLDEN_FAILED
+
+
+def _free_port() -> int:
+    """A loopback port that is free now. Should another process take it first, the engine exits and is retried."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

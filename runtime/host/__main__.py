@@ -1,0 +1,123 @@
+"""`python -m runtime.host`: one host process, alive as long as its lease is renewed."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import secrets
+import shlex
+import signal
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+from aiohttp import web
+
+from runtime.contract import Lease, StageEvent
+from runtime.engine.spans import SpanReceiver
+from runtime.host.poster import Poster
+from runtime.host.server import AdminApi
+from runtime.host.supervisor import Supervisor
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Host:
+    """Binds supervisor, admin API, span receiver, poster and lease into one process."""
+
+    def __init__(self, *, socket: Path, root: Path, lease_s: float, command: tuple[str, ...] | None) -> None:
+        self._socket = socket
+        self._ended = asyncio.Event()
+        self._drain_s = 60.0
+        self._lease_changed = asyncio.Event()
+        self._spans = SpanReceiver()
+        # New in each host process, so that ids of starts (host-generation) are never used twice.
+        name = f"{os.uname().nodename.split('.')[0][:24]}-{secrets.token_hex(3)}"
+        self._poster = Poster(name, lambda: self._supervisor.view().revision)
+        self._supervisor = Supervisor(
+            host=name,
+            version=version("pilotlight"),
+            root=root,
+            spans=self._spans,
+            clock=_now,
+            on_change=self._poster.changed,
+            on_stage=self._stage,
+            command=command,
+        )
+        self._renew(Lease(seconds=lease_s))
+
+    async def run(self) -> None:
+        """Serve until the lease ends, a stop is asked for or a signal comes; then drain everything."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, 60.0)
+        await self._spans.start()
+        runner = web.AppRunner(AdminApi(self._supervisor, renew=self._renew, stop=self._stop).app(), access_log=None)
+        await runner.setup()
+        await _listen(runner, self._socket)
+        background = [asyncio.create_task(self._poster.run()), asyncio.create_task(self._watch_lease())]
+        print(f"host listens on {self._socket.name}", flush=True)
+        try:
+            await self._ended.wait()
+            await self._supervisor.stop(self._drain_s)
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            await runner.cleanup()
+            await self._spans.close()
+            self._socket.unlink(missing_ok=True)
+
+    def _renew(self, lease: Lease) -> None:
+        self._supervisor.lease_until = _now() + timedelta(seconds=lease.seconds)
+        self._poster.socket = lease.events_socket or self._poster.socket
+        self._lease_s = lease.seconds
+        self._lease_changed.set()
+
+    async def _watch_lease(self) -> None:
+        """Timed by the loop's monotonic clock: a wall clock that is set back or forth neither ends nor extends it."""
+        while True:
+            self._lease_changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._lease_changed.wait(), self._lease_s)
+                continue
+            print("no controller renewed the lease: draining and stopping", flush=True)
+            self._stop(60.0)
+            return
+
+    def _stop(self, drain_s: float) -> None:
+        self._drain_s = drain_s
+        self._ended.set()
+
+    def _stage(self, event: StageEvent) -> None:
+        print(event.model_dump_json(exclude_none=True), flush=True)
+        self._poster.stage(event)
+
+
+async def _listen(runner: web.AppRunner, socket: Path) -> None:
+    """Listen on the unix socket, mode 0600 from its first moment."""
+    socket.unlink(missing_ok=True)
+    mask = os.umask(0o177)
+    try:
+        await web.UnixSite(runner, str(socket)).start()
+    finally:
+        os.umask(mask)
+
+
+def main() -> None:
+    """Read the command line and run one host."""
+    parser = argparse.ArgumentParser(prog="python -m runtime.host", description=__doc__)
+    parser.add_argument("--socket", type=Path, required=True, help="unix socket of the admin API")
+    parser.add_argument("--root", type=Path, required=True, help="directory for caches and logs of the engines")
+    parser.add_argument("--lease-s", type=float, default=60.0, help="first lease; a controller renews it")
+    parser.add_argument("--engine-command", help="argv prefix in place of the real engine (tests)")
+    args = parser.parse_args()
+    command = tuple(shlex.split(args.engine_command)) if args.engine_command else None
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(Host(socket=args.socket, root=args.root, lease_s=args.lease_s, command=command).run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What a host must start and stop to come to its order: a pure decision over what it has.
+
+Ordinals name a replica's private directory (compile cache, log), so one is free only when its process is gone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """Where one replica is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One replica that exists: its ordinal, the digest of the spec it was started from, its phase."""
+
+    ordinal: int
+    digest: str
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a replica in this ordinal from the current spec."""
+
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Drain and stop this replica (a start under way is cancelled)."""
+
+    ordinal: int
+
+
+Step = Start | Stop
+
+
+def plan(
+    *, wanted: int, digest: str, replicas: Sequence[Held], now: datetime, retry_at: datetime | None
+) -> tuple[Step, ...]:
+    """The steps from `replicas` to `wanted` replicas of the spec `digest`.
+
+    - Missing ones start in the lowest free ordinals, unless a back-off runs until `retry_at`.
+    - Of too many, starts under way go first (what is ready is worth more), then the highest ordinal.
+    - A replica of an older spec serves on until as many of the new one are ready as are wanted; an older start under
+      way is cancelled, as its result is no longer wanted.
+    """
+    current = [r for r in replicas if r.digest == digest and r.phase is not Phase.DRAINING]
+    stale = [r for r in replicas if r.digest != digest and r.phase is not Phase.DRAINING]
+    steps: list[Step] = []
+
+    surplus = len(current) - wanted
+    if surplus > 0:
+        by_worth = sorted(current, key=lambda r: (r.phase is Phase.READY, -r.ordinal))
+        steps += [Stop(r.ordinal) for r in by_worth[:surplus]]
+
+    ready = sum(r.phase is Phase.READY for r in current)
+    steps += [Stop(r.ordinal) for r in stale if r.phase is Phase.STARTING or ready >= wanted]
+
+    if surplus < 0 and (retry_at is None or now >= retry_at):
+        taken = {r.ordinal for r in replicas}
+        free = (n for n in range(len(replicas) - surplus) if n not in taken)
+        steps += [Start(next(free)) for _ in range(-surplus)]
+    return tuple(steps)
+
+
+def backoff_s(failures_in_row: int) -> float:
+    """How long to wait after the n-th failure in a row: 10, 20, 40, 80, 160, then 300 s; 0 for none."""
+    if failures_in_row <= 0:
+        return 0.0
+    # The exponent is capped before the power: 10 · 2^1000 would overflow a float.
+    return min(10.0 * 2.0 ** min(failures_in_row - 1, 6), 300.0)

@@ -1,0 +1,253 @@
+"""Keeps each ordered service at its order: starts, replaces, restarts with back-off, drains."""
+
+import asyncio
+import hashlib
+import shutil
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from runtime.contract import (
+    EngineSpec,
+    Failure,
+    FailureCause,
+    HostView,
+    ServiceOrder,
+    ServiceView,
+    StageEvent,
+    StartRecord,
+    replica_id,
+)
+from runtime.engine.argv import cache_kind
+from runtime.engine.spans import SpanReceiver
+from runtime.engine.start import EngineDirs, EngineStart
+from runtime.host.plan import Start, Stop, backoff_s, plan
+from runtime.host.replica import Replica
+
+# An engine that served this long was sound: its death is a first failure, not one more in a row.
+SOUND_AFTER_S = 60.0
+# Finished starts that the view still shows, so that a controller that was away can record them.
+KEPT_STARTS = 32
+
+
+@dataclass
+class _Service:
+    spec: EngineSpec
+    digest: str
+    wanted: int
+    t0: datetime
+    why: str
+    replicas: dict[int, Replica] = field(default_factory=dict)
+    last_failure: Failure | None = None
+    failures_in_row: int = 0
+    retry_at: datetime | None = None
+    forgotten: bool = False
+
+
+class Supervisor:
+    """All engines of one host. Every public method returns at once; the work goes on in tasks."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        version: str,
+        root: Path,
+        spans: SpanReceiver | None,
+        clock: Callable[[], datetime],
+        on_change: Callable[[], None],
+        on_stage: Callable[[StageEvent], None],
+        command: tuple[str, ...] | None = None,
+    ) -> None:
+        self._host = host
+        self._version = version
+        self._root = root
+        self._spans = spans
+        self._clock = clock
+        self._on_change = on_change
+        self._on_stage = on_stage
+        self._command = command
+        self._services: dict[str, _Service] = {}
+        self._finished: deque[StartRecord] = deque(maxlen=KEPT_STARTS)
+        self._generation = 0
+        self._revision = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._retries: dict[str, asyncio.TimerHandle] = {}
+        self.stopping = False
+        self.lease_until: datetime | None = None
+
+    def order(self, order: ServiceOrder) -> None:
+        """Take the desired state of one service."""
+        name = order.spec.service
+        digest = spec_digest(order.spec)
+        service = self._services.get(name)
+        if service is None:
+            service = self._services[name] = _Service(order.spec, digest, 0, order.asked_at, order.why)
+        if digest != service.digest or order.replicas > service.wanted:
+            service.t0, service.why = order.asked_at, order.why
+        if digest != service.digest or order.replicas == 0:
+            # A new spec deserves a new try at once; a service at zero keeps its last failure but no back-off.
+            service.failures_in_row, service.retry_at = 0, None
+        service.spec, service.digest, service.wanted, service.forgotten = order.spec, digest, order.replicas, False
+        self._reconcile(name)
+
+    def forget(self, name: str) -> None:
+        """Drain a service's replicas and drop its order."""
+        service = self._services.get(name)
+        if service is None:
+            return
+        service.wanted, service.forgotten = 0, True
+        self._reconcile(name)
+
+    def wake(self, name: str) -> bool:
+        """Have at least one replica, asked for by a portal that has no controller; False if unknown here."""
+        service = self._services.get(name)
+        if service is None or service.forgotten:
+            return False
+        if service.wanted == 0:
+            service.wanted, service.t0 = 1, self._clock()
+            service.why = "asked for by the portal while no controller answered"
+            self._reconcile(name)
+        return True
+
+    def view(self) -> HostView:
+        """The whole truth of this host."""
+        running = [r.record for s in self._services.values() for r in s.replicas.values()]
+        return HostView(
+            host=self._host,
+            version=self._version,
+            revision=self._revision,
+            lease_until=self.lease_until,
+            stopping=self.stopping,
+            services=tuple(self._service_view(name, s) for name, s in sorted(self._services.items())),
+            starts=(*self._finished, *running),
+        )
+
+    async def stop(self, drain_s: float) -> None:
+        """Stop every engine, draining within `drain_s`; returns when no engine is left."""
+        self.stopping = True
+        for timer in self._retries.values():
+            timer.cancel()
+        for service in self._services.values():
+            service.wanted = 0
+            for replica in service.replicas.values():
+                replica.stop(drain_s)
+        self._changed()
+        await self._idle.wait()
+
+    def _service_view(self, name: str, service: _Service) -> ServiceView:
+        return ServiceView(
+            service=name,
+            replicas_wanted=service.wanted,
+            replicas=tuple(r.view(current_digest=service.digest) for _, r in sorted(service.replicas.items())),
+            next_kind=cache_kind(self._dirs(name, 0), service.spec),
+            last_failure=service.last_failure,
+            retry_at=service.retry_at,
+        )
+
+    def _dirs(self, name: str, ordinal: int) -> EngineDirs:
+        base = self._root / name / str(ordinal)
+        return EngineDirs(cache=base / "cache", log=base / "engine.log", run=base / "run")
+
+    def _reconcile(self, name: str) -> None:
+        service = self._services[name]
+        if self.stopping:
+            return
+        steps = plan(
+            wanted=service.wanted,
+            digest=service.digest,
+            replicas=[r.held for r in service.replicas.values()],
+            now=self._clock(),
+            retry_at=service.retry_at,
+        )
+        for step in steps:
+            match step:
+                case Start(ordinal):
+                    self._start(name, service, ordinal)
+                case Stop(ordinal):
+                    service.replicas[ordinal].stop()
+        if service.forgotten and not service.replicas:
+            del self._services[name]
+            shutil.rmtree(self._root / name, ignore_errors=True)
+        self._changed()
+
+    def _start(self, name: str, service: _Service, ordinal: int) -> None:
+        self._generation += 1
+        dirs = self._dirs(name, ordinal)
+        for directory in (dirs.cache, dirs.run):
+            directory.mkdir(parents=True, exist_ok=True)
+        start = EngineStart(
+            spec=service.spec,
+            start_id=f"{self._host}-{self._generation}",
+            replica=replica_id(name, ordinal),
+            dirs=dirs,
+            asked_at=service.t0,
+            why=service.why,
+            spans=self._spans,
+            on_change=lambda _: self._changed(),
+            on_stage=self._on_stage,
+            clock=self._clock,
+            command=self._command,
+        )
+        replica = Replica(
+            start=start,
+            spec=service.spec,
+            digest=service.digest,
+            ordinal=ordinal,
+            clock=self._clock,
+            on_change=lambda: self._after_change(name),
+            on_end=lambda r, failure: self._ended(name, r, failure),
+        )
+        service.replicas[ordinal] = replica
+        self._idle.clear()
+        replica.begin()
+
+    def _after_change(self, name: str) -> None:
+        """A replica became ready or began to drain: an older one may now go, or another is needed."""
+        if name in self._services and not self.stopping:
+            self._reconcile(name)
+        else:
+            self._changed()
+
+    def _ended(self, name: str, replica: Replica, failure: Failure | None) -> None:
+        service = self._services[name]
+        service.replicas.pop(replica.ordinal, None)
+        self._finished.append(replica.record)
+        if failure is not None:
+            self._count_failure(name, service, replica, failure)
+        if not any(s.replicas for s in self._services.values()):
+            self._idle.set()
+        self._after_change(name)
+
+    def _count_failure(self, name: str, service: _Service, replica: Replica, failure: Failure) -> None:
+        now = self._clock()
+        service.last_failure, service.t0 = failure, failure.at
+        if replica.digest != service.digest:
+            return
+        sound = replica.ready_at is not None and (now - replica.ready_at).total_seconds() >= SOUND_AFTER_S
+        service.failures_in_row = 1 if sound else service.failures_in_row + 1
+        wait_s = 0.0 if sound and failure.cause is FailureCause.DIED_AFTER_READY else backoff_s(service.failures_in_row)
+        service.retry_at = now + timedelta(seconds=wait_s)
+        if name in self._retries:
+            self._retries[name].cancel()
+        self._retries[name] = asyncio.get_running_loop().call_later(wait_s, self._retry, name)
+
+    def _retry(self, name: str) -> None:
+        self._retries.pop(name, None)
+        service = self._services.get(name)
+        if service is not None:
+            service.retry_at = None
+            self._after_change(name)
+
+    def _changed(self) -> None:
+        self._revision += 1
+        self._on_change()
+
+
+def spec_digest(spec: EngineSpec) -> str:
+    """What makes two specs start different engines: everything but timeouts and the declared golden answer."""
+    material = spec.model_dump_json(exclude={"golden", "start_timeout_s", "drain_timeout_s"})
+    return hashlib.sha256(material.encode()).hexdigest()[:16]

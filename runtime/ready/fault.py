@@ -1,0 +1,19 @@
+"""One exception for everything that can keep an engine from becoming ready: the cause, what to do, its numbers."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from runtime.contract import Failure, FailureCause
+
+
+class Fault(Exception):  # noqa: N818  (a fault is a word of the house; `Failure` is its value)
+    """A start cannot go on. `str()` is a sentence that names the place and the fix."""
+
+    def __init__(self, cause: FailureCause, message: str, numbers: Mapping[str, float | str] | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.numbers = dict(numbers or {})
+
+    def at(self, instant: datetime) -> Failure:
+        """The same as a contract value, with the instant at which it was seen."""
+        return Failure(cause=self.cause, message=str(self), at=instant, numbers=self.numbers)

@@ -1,0 +1,1 @@
+"""What `make` runs: set-up, checks, generated reference. Not packaged."""

@@ -1,0 +1,68 @@
+"""A stream is whole, whatever happens to its replica on purpose."""
+
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+
+from tests.fakes.model import make_model
+from tests.serving import Up, running, service, wait_for
+
+TOKENS = 120
+
+
+def stream(up: Up, begun: threading.Event) -> list[str]:
+    """The data lines of one streaming chat answer of `TOKENS` tokens, 50 ms apart."""
+    body = {"model": "chat", "messages": [{"role": "user", "content": "hello"}], "stream": True}
+    lines = []
+    with httpx.stream("POST", f"http://{up.portal}/v1/chat/completions", json=body, timeout=60) as answer:
+        assert answer.status_code == 200
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                lines.append(line)
+                begun.set()
+    return lines
+
+
+def whole(lines: list[str]) -> bool:
+    return lines[-1] == "data: [DONE]" and sum('"content"' in line for line in lines) >= TOKENS
+
+
+def prepare(up: Up) -> None:
+    make_model(up.models / "chat", chunk_s=0.05, tokens=TOKENS)
+    (up.files / "chat.yaml").write_text(service("chat"))
+
+
+def test_through_a_scale_down(up: Up) -> None:
+    prepare(up)
+    with running(up), ThreadPoolExecutor(1) as pool:
+        begun = threading.Event()
+        answer = pool.submit(stream, up, begun)
+        assert begun.wait(30)
+        (up.files / "chat.yaml").write_text(service("chat", policy="bounds: {min: 0, max: 0}"))
+        wait_for(lambda: any(r["draining"] for r in up.status("chat")["replicas"]), within_s=10, saying="it drains")
+        assert whole(answer.result())
+        wait_for(lambda: not up.engines(), within_s=20, saying="engines are gone")
+
+
+def test_through_ctrl_c(up: Up) -> None:
+    prepare(up)
+    with running(up), ThreadPoolExecutor(1) as pool:
+        begun = threading.Event()
+        answer = pool.submit(stream, up, begun)
+        assert begun.wait(30)
+        assert up.end(signal.SIGINT) == 0
+        assert whole(answer.result())
+        assert up.processes() == []
+
+
+def test_through_the_death_of_the_controller(up: Up) -> None:
+    prepare(up)
+    with running(up), ThreadPoolExecutor(1) as pool:
+        begun = threading.Event()
+        answer = pool.submit(stream, up, begun)
+        assert begun.wait(30)
+        assert up.end(signal.SIGKILL) == -signal.SIGKILL
+        up.begin()
+        assert whole(answer.result())

@@ -1,0 +1,257 @@
+"""Objects that are refused, or read with a warning: the exact line, key, text and fix of each."""
+
+import pytest
+
+from tests.unit.adapters.local.build import RUNTIME, Files, policy, service
+
+SERVICE_FINDINGS = {
+    "unknown key of the predictor": (
+        service(predictor="minReplica: 0\n"),
+        "f.yaml:7: error: spec.predictor.minReplica: unknown key. Did you mean minReplicas?",
+    ),
+    "unknown key, nothing like it": (
+        service().replace("spec:\n", "spec:\n  zzz: 1\n"),
+        "f.yaml:5: error: spec.zzz: unknown key. Known here: predictor.",
+    ),
+    "key of KServe without effect": (
+        service(predictor="canaryTrafficPercent: 10\n"),
+        "f.yaml:7: warning: spec.predictor.canaryTrafficPercent: local mode ignores it. It takes effect in a cluster.",
+    ),
+    "timeout": (
+        service(predictor="timeout: 60\n"),
+        "f.yaml:7: warning: spec.predictor.timeout: local mode ignores it. The portal's own limits hold here.",
+    ),
+    "transformer": (
+        service() + "  transformer: {containers: []}\n",
+        "f.yaml:10: warning: spec.transformer: local mode ignores it. Requests go to the predictor directly.",
+    ),
+    "the old form of a predictor": (
+        service(predictor="huggingface: {storageUri: x}\n"),
+        "f.yaml:7: warning: spec.predictor.huggingface: local mode ignores it."
+        " Write predictor.model with modelFormat instead.",
+    ),
+    "text where a number belongs": (
+        service().replace("minReplicas: 0", 'minReplicas: "0"'),
+        "f.yaml:6: error: spec.predictor.minReplicas: '0' has the wrong type. Write a whole number, without quotes.",
+    ),
+    "negative number": (
+        service().replace("minReplicas: 0", "minReplicas: -1"),
+        "f.yaml:6: error: spec.predictor.minReplicas: '-1' is refused. It should be greater than or equal to 0.",
+    ),
+    "number where text belongs": (
+        service(model="env: [{name: OMP_NUM_THREADS, value: 1}]\n"),
+        "f.yaml:10: error: spec.predictor.model.env[0].value: '1' has the wrong type."
+        " Write text, in quotes where YAML would read a number or yes/no.",
+    ),
+    "list where a mapping belongs": (
+        service().replace("modelFormat: {name: huggingface}", "modelFormat: [huggingface]"),
+        "f.yaml:8: error: spec.predictor.model.modelFormat: a list has the wrong type. Write a mapping (key: value).",
+    ),
+    "mapping where a list belongs": (
+        service(model="args: {a: b}\n"),
+        "f.yaml:10: error: spec.predictor.model.args: a mapping has the wrong type."
+        " Write a list (lines that begin with -).",
+    ),
+    "required key missing": (
+        service().replace("      modelFormat: {name: huggingface}\n", ""),
+        "f.yaml:7: error: spec.predictor.model.modelFormat: it is required. Add modelFormat here.",
+    ),
+    "no name": (
+        service().replace("name: chat, ", ""),
+        "f.yaml:3: error: metadata.name: it is required. Add name here.",
+    ),
+    "name that would be a path": (
+        service("../../etc"),
+        "f.yaml:3: error: metadata.name: '../../etc' is not a name that Kubernetes takes."
+        " Use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends.",
+    ),
+    "namespace in capitals": (
+        service(namespace="Team-A"),
+        "f.yaml:3: error: metadata.namespace: 'Team-A' is not a name that Kubernetes takes."
+        " Use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends.",
+    ),
+    "name with a line end": (
+        service('"chat\\n"'),
+        "f.yaml:3: error: metadata.name: 'chat\\n' is not a name that Kubernetes takes."
+        " Use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends.",
+    ),
+    "unknown version of our kind": (
+        service().replace("v1beta1", "v1alpha9"),
+        "f.yaml:1: error: apiVersion: 'serving.kserve.io/v1alpha9' is not read here."
+        " Write apiVersion: serving.kserve.io/v1beta1.",
+    ),
+    "another group's kind of that name": (
+        service().replace("serving.kserve.io/v1beta1", "example.com/v1"),
+        "f.yaml:1: error: apiVersion: 'example.com/v1' is not read here. Write apiVersion: serving.kserve.io/v1beta1.",
+    ),
+    "kind misspelt": (
+        service().replace("kind: InferenceService", "kind: InferenceServce"),
+        "f.yaml:2: error: kind: unknown kind 'InferenceServce'. Did you mean InferenceService?",
+    ),
+    "no kind": (
+        service().replace("kind: InferenceService\n", ""),
+        "f.yaml:1: error: kind: it is required, as text."
+        " Write kind, as in apiVersion: serving.kserve.io/v1beta1, kind: InferenceService.",
+    ),
+    "maxReplicas below minReplicas": (
+        service(predictor="maxReplicas: 1\n").replace("minReplicas: 0", "minReplicas: 2"),
+        "f.yaml:7: error: spec.predictor.maxReplicas: maxReplicas 1 is less than minReplicas 2."
+        " Raise it, or lower minReplicas.",
+    ),
+    "neither model nor containers": (
+        "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nmetadata: {name: chat}\n"
+        "spec: {predictor: {minReplicas: 0}}\n",
+        "f.yaml:4: error: spec.predictor: it has neither model nor containers."
+        " Write model: {modelFormat, storageUri} under it.",
+    ),
+    "progress deadline that is no duration": (
+        service().replace(
+            "namespace: default", "annotations: {serving.knative.dev/progress-deadline: soon}, namespace: default"
+        ),
+        "f.yaml:3: error: metadata.annotations.serving.knative.dev/progress-deadline: 'soon' is not a duration."
+        " Write one like 45s, 10m, 1h30m or 28d.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), SERVICE_FINDINGS.values(), ids=SERVICE_FINDINGS.keys())
+def test_inference_service(files: Files, text: str, expected: str) -> None:
+    assert files.said(runtime=RUNTIME, f=text) == [expected]
+
+
+POLICY_FINDINGS = {
+    "unknown key": (
+        "coldstartCost: 5m\n",
+        "f.yaml:6: error: spec.coldstartCost: unknown key. Did you mean coldStartCost?",
+    ),
+    "no duration": (
+        "coldStartCost: 5 minutes\n",
+        "f.yaml:6: error: spec.coldStartCost: '5 minutes' is not a duration. Write one like 45s, 10m, 1h30m or 28d.",
+    ),
+    "duration as a number": (
+        "coldStartCost: 300\n",
+        "f.yaml:6: error: spec.coldStartCost: '300' has the wrong type."
+        " Write text, in quotes where YAML would read a number or yes/no.",
+    ),
+    "prior of nothing": (
+        "leadTime: {prior: 0s}\n",
+        "f.yaml:6: error: spec.leadTime.prior: it must be longer than 0. Write one like 45s, 10m, 1h30m or 28d.",
+    ),
+    "bounds crossed": (
+        "bounds: {min: 3, max: 2}\n",
+        "f.yaml:6: error: spec.bounds: min 3 is more than max 2. Raise max or lower min.",
+    ),
+    "both readyBy and start": (
+        'schedules:\n- {name: a, until: "0 1 * * *", readyBy: "0 0 * * *", start: "0 0 * * *"}\n',
+        "f.yaml:7: error: spec.schedules[0]: set exactly one of readyBy (warm by then) and start (asked for then)."
+        " See the example policy.",
+    ),
+    "cron of four fields": (
+        'schedules:\n- name: a\n  readyBy: "0 9 * *"\n  until: "0 18 * * *"\n',
+        "f.yaml:8: error: spec.schedules[0].readyBy: readyBy '0 9 * *' has 4 fields, not five."
+        " Write minute, hour, day of month, month, day of week, such as '0 9 * * 1-5'.",
+    ),
+    "unknown zone": (
+        'schedules:\n- name: a\n  readyBy: "0 9 * * *"\n  until: "0 18 * * *"\n  timeZone: Europe/Madird\n',
+        "f.yaml:10: error: spec.schedules[0].timeZone: timeZone 'Europe/Madird' is no time zone."
+        " Did you mean Europe/Madrid or Europe/Vaduz or Europe/Paris?",
+    ),
+    "schedule without an end": (
+        'schedules: [{name: a, readyBy: "0 9 * * *"}]\n',
+        "f.yaml:6: error: spec.schedules[0].until: it is required. Add until here.",
+    ),
+    "two schedules of one name": (
+        'schedules:\n- &a {name: a, readyBy: "0 9 * * *", until: "0 18 * * *"}\n- *a\n',
+        "f.yaml:4: error: spec: two schedules are named 'a'. Give each schedule a name of its own.",
+    ),
+    "more tokens than are made": (
+        "golden: {maxTokens: 2, tokens: [1, 2, 3]}\n",
+        "f.yaml:6: error: spec.golden: 3 tokens are more than maxTokens 2."
+        " Write maxTokens: 3 or fewer tokens (at most 64).",
+    ),
+    "a mode that is none": (
+        "forecast: {mode: act}\n",
+        "f.yaml:6: error: spec.forecast.mode: 'act' is not one of its values. Did you mean Act?",
+    ),
+    "a level that is nothing like one": (
+        "parking: {level: deep}\n",
+        "f.yaml:6: error: spec.parking.level: 'deep' is not one of its values. Write 'Auto', 'L1', 'L2' or 'None'.",
+    ),
+    "a budget without currency": (
+        "objective: {monthlyBudget: '300'}\n",
+        "f.yaml:6: error: spec.objective.monthlyBudget: it is not an amount of money."
+        " Write amount and currency, as in 300 EUR.",
+    ),
+    "a ratio above 1": (
+        "objective: {readyRatio: 99}\n",
+        "f.yaml:6: error: spec.objective.readyRatio: '99' is refused. It should be less than or equal to 1.",
+    ),
+    "two sources": (
+        "queue: {sources: [knative], prometheus: {server: a, query: b}}\n",
+        "f.yaml:6: error: spec.queue: sources and prometheus exclude each other. Keep one of them.",
+    ),
+    "objective": (
+        "objective: {readyRatio: 0.9}\n",
+        "f.yaml:6: warning: spec.objective: local mode does not act on it."
+        " Nothing acts on it in local mode yet; it is checked only.",
+    ),
+    "forecast": (
+        "forecast: {mode: Act}\n",
+        "f.yaml:6: warning: spec.forecast: local mode does not act on it."
+        " Nothing acts on it in local mode yet; it is checked only.",
+    ),
+    "parking": (
+        "parking: {level: Auto}\n",
+        "f.yaml:6: warning: spec.parking: local mode does not act on it."
+        " Nothing parks in local mode yet: an idle replica is stopped.",
+    ),
+    "sources": (
+        "queue:\n  target: 3\n  sources: [knative]\n",
+        "f.yaml:8: warning: spec.queue.sources: local mode does not act on it."
+        " The portal's own queue is the source in local mode; this takes effect in a cluster.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected"), POLICY_FINDINGS.values(), ids=POLICY_FINDINGS.keys())
+def test_prewarm_policy(files: Files, spec: str, expected: str) -> None:
+    assert files.said(runtime=RUNTIME, service=service(), f=policy(spec)) == [expected]
+
+
+def test_every_error_of_every_file_at_once(files: Files) -> None:
+    said = files.said(
+        a=service("Bad", predictor="zzz: 1\n"),
+        b=policy("coldStartCost: never\nbounds: {min: -1}\n"),
+        c=b"x: [\n",
+    )
+    assert [line.partition(": error: ")[::2] for line in said] == [
+        (
+            "a.yaml:3",
+            "metadata.name: 'Bad' is not a name that Kubernetes takes."
+            " Use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends.",
+        ),
+        (
+            "a.yaml:7",
+            "spec.predictor.zzz: unknown key. Known here: annotations, containerConcurrency, containers,"
+            " maxReplicas, minReplicas, model.",
+        ),
+        ("b.yaml:6", "spec.coldStartCost: 'never' is not a duration. Write one like 45s, 10m, 1h30m or 28d."),
+        ("b.yaml:7", "spec.bounds.min: '-1' is refused. It should be greater than or equal to 0."),
+        (
+            "c.yaml:2",
+            "not valid YAML: expected the node content, but found '<stream end>'."
+            " Correct the YAML here or on the line above.",
+        ),
+    ]
+
+
+def test_a_null_is_an_absent_key(files: Files) -> None:
+    loaded = files.load(runtime=RUNTIME, f=service(predictor="maxReplicas:\ntimeout:\n", model="args:\nenv: null\n"))
+    assert loaded.findings == ()
+    assert len(loaded.services) == 1
+
+
+def test_what_a_cluster_adds_is_passed_over(files: Files) -> None:
+    exported = service(predictor="labels: {a: b}\n", model="protocolVersion: v2\nports: [{containerPort: 8080}]\n")
+    exported = exported.replace("{name: chat", "{uid: x, generation: 1, labels: {a: b}, managedFields: [], name: chat")
+    assert files.said(runtime=RUNTIME, f=exported + "status: {url: http://x}\n") == []

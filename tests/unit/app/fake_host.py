@@ -1,0 +1,123 @@
+"""A host in memory: takes orders, and starts end when the test says so.
+
+It is a fake: the real host is proven in tests/unit/runtime/host and, on real vLLM, in tests/engine.
+"""
+
+from datetime import datetime
+
+from activator_ext.adapters.hosts import HostUnreachable
+from runtime.contract import (
+    Failure,
+    HostView,
+    Lease,
+    Mark,
+    ReplicaView,
+    ServiceOrder,
+    ServiceView,
+    StartKind,
+    StartRecord,
+    Warmth,
+    replica_id,
+)
+
+
+class FakeHost:
+    """`up` false: no call is answered. `now` is the test's clock, to be moved by it."""
+
+    socket = "host.sock"
+
+    def __init__(self, now: datetime, name: str = "host-a") -> None:
+        self.now = now
+        self.name = name
+        self.up = True
+        self.orders: list[ServiceOrder] = []
+        self.forgotten: list[str] = []
+        self._revision = 0
+        self._generation = 0
+        self._services: dict[str, ServiceView] = {}
+        self._starts: dict[str, StartRecord] = {}
+
+    async def view(self) -> HostView:
+        self._answering()
+        return HostView(
+            host=self.name,
+            version="0",
+            revision=self._revision,
+            lease_until=None,
+            services=tuple(self._services.values()),
+            starts=tuple(self._starts.values()),
+        )
+
+    async def renew(self, lease: Lease) -> HostView:
+        return await self.view()
+
+    async def order(self, order: ServiceOrder) -> HostView:
+        self._answering()
+        self.orders.append(order)
+        name = order.spec.service
+        kept = self._services[name].replicas if name in self._services else ()
+        replicas = list(kept[: order.replicas])
+        while len(replicas) < order.replicas:
+            replicas.append(self._begin(order, len(replicas)))
+        self._put(ServiceView(service=name, replicas_wanted=order.replicas, replicas=tuple(replicas)))
+        return await self.view()
+
+    async def forget(self, service: str) -> HostView:
+        self._answering()
+        self.forgotten.append(service)
+        self._services.pop(service, None)
+        return await self.view()
+
+    def ready(self, service: str) -> None:
+        """Every start of the service under way is done."""
+        view = self._services[service]
+        replicas = []
+        for replica in view.replicas:
+            record = self._starts[replica.start_id]
+            if record.outcome is None:
+                marks = {**record.marks, Mark.T9: self.now}
+                ready_s = (self.now - marks[Mark.T0]).total_seconds()
+                done = {"marks": marks, "outcome": "ready", "ready_s": ready_s}
+                done |= {"model_digest": "sha256:m", "golden_tokens": (1, 2, 3)}
+                self._starts[replica.start_id] = record.model_copy(update=done)
+                warm = {"warmth": Warmth.WARM, "ready_at": self.now, "since": self.now}
+                replica = replica.model_copy(update=warm)  # noqa: PLW2901 — the warm one stands for it from here on
+            replicas.append(replica)
+        self._put(view.model_copy(update={"replicas": tuple(replicas)}))
+
+    def fail(self, service: str, failure: Failure, retry_at: datetime) -> None:
+        """Every start of the service under way failed."""
+        view = self._services[service]
+        for replica in view.replicas:
+            record = self._starts[replica.start_id]
+            self._starts[record.id] = record.model_copy(update={"outcome": "failed", "failure": failure})
+        gone = {"replicas": (), "last_failure": failure, "retry_at": retry_at}
+        self._put(view.model_copy(update=gone))
+
+    def _begin(self, order: ServiceOrder, ordinal: int) -> ReplicaView:
+        self._generation += 1
+        record = StartRecord(
+            id=f"{self.name}-{self._generation}",
+            service=order.spec.service,
+            replica=replica_id(order.spec.service, ordinal),
+            kind=StartKind.COLD_NODE,
+            marks={Mark.T0: order.asked_at},
+            why=order.why,
+        )
+        self._starts[record.id] = record
+        return ReplicaView(
+            id=record.replica,
+            service=record.service,
+            warmth=Warmth.WARMING,
+            since=self.now,
+            start_id=record.id,
+            url=f"http://127.0.0.1:{40000 + self._generation}",
+        )
+
+    def _put(self, view: ServiceView) -> None:
+        self._revision += 1
+        self._services[view.service] = view
+
+    def _answering(self) -> None:
+        if not self.up:
+            raise HostUnreachable("no host answers")
