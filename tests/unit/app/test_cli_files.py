@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from activator_ext.app import up as up_module
 from activator_ext.app.cli import app, files, plans, terminal
 from activator_ext.app.cli.times import TimeError
+from activator_ext.app.files import platform_of
 from activator_ext.app.views import PreviewView
 
 NOW = datetime(2026, 3, 26, 12, 0, tzinfo=UTC)  # a Thursday; clocks in Madrid go forward on Sunday the 29th
@@ -158,7 +159,7 @@ def test_up_is_handed_its_options(cli: Cli, manifest: Path, tmp_path: Path, monk
 )
 def test_platform(choice: str, driver: str | None, platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: driver)
-    assert files.platform_of(choice) == platform
+    assert platform_of(choice) == platform
 
 
 def test_the_state_directory_follows_xdg(tmp_path: Path) -> None:
