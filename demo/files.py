@@ -1,5 +1,7 @@
 """The directory of one demo: a model, the manifests copied into it, and edits as a user makes them."""
 
+import fcntl
+import os
 import shutil
 from dataclasses import dataclass
 from datetime import datetime
@@ -46,14 +48,36 @@ class DemoFiles:
         return self.root / "up.log"
 
 
+class StillServing(Exception):  # noqa: N818 — a state of the world, told to the user as it is
+    """An earlier demo serves from the directory; the message says how to stop it."""
+
+
 def prepare(root: Path) -> DemoFiles:
-    """Make the directory anew: what an earlier demo left in `root` is removed."""
-    shutil.rmtree(root, ignore_errors=True)
+    """Make the directory anew: what an earlier demo left in `root` is removed. Raises StillServing."""
     files = DemoFiles(root)
+    owner = _owner(files.state / "lock")
+    if owner is not None:
+        raise StillServing(f"an earlier demo still serves from {root}: stop it with `kill -INT {owner}`")
+    shutil.rmtree(root, ignore_errors=True)
     files.volume.mkdir(parents=True)
     make_model(files.volume / "tiny-a", seed=0)
     shutil.copytree(MANIFESTS, root / "manifests")
     return files
+
+
+def _owner(lock: Path) -> str | None:
+    """The pid of the `up` that owns a state directory, None if no one does."""
+    try:
+        handle = os.open(lock, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.read(handle, 32).decode(errors="replace").strip()
+    finally:
+        os.close(handle)
+    return None
 
 
 def at_minute(instant: datetime) -> str:

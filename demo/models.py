@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-Size = Literal["tiny", "big"]
+Size = Literal["tiny", "wide", "big"]
 Bf16 = npt.NDArray[np.uint16]
 
 VOCABULARY = 512
@@ -54,6 +54,8 @@ class Shape:
 
 SHAPES: dict[Size, Shape] = {
     "tiny": Shape(hidden=128, layers=2, heads=4, kv_heads=2, intermediate=256),  # 0.9 MB
+    # As few layers to compile as tiny, and enough bytes to read for each token that an answer takes seconds on a CPU.
+    "wide": Shape(hidden=2048, layers=2, heads=16, kv_heads=8, intermediate=8192),  # 0.25 GiB
     "big": Shape(hidden=2048, layers=12, heads=16, kv_heads=8, intermediate=5888),  # 1.1 GiB
 }
 
@@ -251,7 +253,7 @@ def main() -> None:
     """Command line of this module."""
     parser = argparse.ArgumentParser(description="Make a small random model that vLLM serves offline.")
     parser.add_argument("out", type=Path, help="the directory to make; must not exist")
-    parser.add_argument("--size", choices=list(SHAPES), default="tiny", help="tiny 0.9 MB, big 1.1 GiB")
+    parser.add_argument("--size", choices=list(SHAPES), default="tiny", help="tiny 0.9 MB, wide 0.25 GiB, big 1.1 GiB")
     parser.add_argument("--seed", type=int, default=0, help="another seed, another model")
     parser.add_argument("--shards", type=int, default=1, help="number of weight files")
     arguments = parser.parse_args()

@@ -13,7 +13,7 @@ from rich.console import Console
 from demo import steps
 from demo.claims import Claim
 from demo.client import AskFailed
-from demo.files import ROOT, prepare
+from demo.files import ROOT, StillServing, prepare
 from demo.serving import SERVICE, DemoError, Serving
 from demo.tell import Narrator
 
@@ -24,22 +24,28 @@ def main() -> int:
     """Run the demo; the exit status."""
     signal.signal(signal.SIGTERM, _interrupt)
     tell = Narrator(Console())
+    keep = os.environ.get("KEEP") == "1"
     try:
-        claims = run(tell, keep=os.environ.get("KEEP") == "1")
+        claims, serving = run(tell, keep=keep)
     except KeyboardInterrupt:
         tell.say("stopped; nothing is left running")
         return 130
-    except (DemoError, AskFailed) as error:
+    except (DemoError, AskFailed, StillServing) as error:
         tell.say(f"the demo broke off: {error}")
         return 1
     tell.table(claims)
     failed = [claim for claim in claims if not claim.holds]
     tell.say(f"{len(claims) - len(failed)} of {len(claims)} claims hold; {tell.elapsed_s:.0f} s in all")
+    if failed:
+        load, cores = os.getloadavg()[1], os.cpu_count()
+        tell.say(f"load over five minutes: {load:.1f} on {cores} cores; what else runs here makes starts late")
+    if keep:
+        _tell_how_to_use(tell, serving)
     return 1 if failed else 0
 
 
-def run(tell: Narrator, *, keep: bool) -> list[Claim]:
-    """All steps in order, cold start first: what it teaches, the later ones plan with."""
+def run(tell: Narrator, *, keep: bool) -> tuple[list[Claim], Serving]:
+    """All steps in order, cold start first: what it teaches, the later ones plan with. `keep`: it goes on serving."""
     tell.step("A tiny random model and the files that serve it")
     files = prepare(ROOT / ".demo")
     for path in (*files.manifests, files.volume / "tiny-a"):
@@ -61,12 +67,10 @@ def run(tell: Narrator, *, keep: bool) -> list[Claim]:
         serving.kept = keep
         if not keep:
             tell.step("Ctrl-C to `pilotlight up`")
-    if keep:
-        _tell_how_to_use(tell, serving)
-        return claims
-    left = serving.left_over
-    claims.append(Claim("nothing is left running", ", ".join(left) or "no process", not left))
-    return claims
+    if not keep:
+        left = serving.left_over
+        claims.append(Claim("nothing is left running", ", ".join(left) or "no process", not left))
+    return claims, serving
 
 
 def _tell_how_to_use(tell: Narrator, serving: Serving) -> None:

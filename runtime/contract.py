@@ -138,7 +138,8 @@ class EngineSpec(_Wire):
 
     `model` is an absolute directory on the host (or a URL that vLLM streams from itself). `args` are vLLM arguments
     without the model, host, port and served names, which the launcher sets. `env` is already allow-listed.
-    A service's name becomes a path at the host, hence the pattern.
+    A service's name becomes a path at the host, hence the pattern. `drain_timeout_s` bounds how long a replica that
+    is no longer wanted may finish its running answers; long generations take minutes, and a scale-down cuts none.
     """
 
     service: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
@@ -149,7 +150,7 @@ class EngineSpec(_Wire):
     platform: Literal["cpu", "cuda"] = "cpu"
     golden: Golden = Golden()
     start_timeout_s: float = 1800.0
-    drain_timeout_s: float = 60.0
+    drain_timeout_s: float = 900.0
 
 
 class StageTime(_Wire):

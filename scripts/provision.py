@@ -144,9 +144,12 @@ def unusable(home: Path) -> str | None:
 def explain(log: str) -> str:
     """What to do about a failed install, from what pip said."""
     causes = {
-        ("No matching distribution found for torch", "torch==", "ResolutionImpossible"): (
+        ("No matching distribution found for torch", "ResolutionImpossible"): (
             f"The engine pins a CPU build of torch that your package index lacks. Set {TORCH_INDEX} to the address of "
             "PyTorch's CPU wheel index (PyTorch's install page shows it for Pip and CPU) and run it again."
+        ),
+        ("No matching distribution found",): (
+            "The package index lacks what the log names. Check pip's configuration (`pip config list`)."
         ),
         ("No space left on device",): "The disk is full. Make room and run it again.",
         ("Read timed out", "Temporary failure in name resolution", "Connection refused", "Failed to establish"): (

@@ -36,7 +36,7 @@ class Host(Protocol):
 class HostClient:
     """The host's admin API (`runtime.contract`), one call one answer, each bounded by `timeout_s`."""
 
-    def __init__(self, socket: str, *, timeout_s: float = 5.0) -> None:
+    def __init__(self, socket: str, *, timeout_s: float = 20.0) -> None:
         self.socket = socket
         self._http = httpx.AsyncClient(
             transport=httpx.AsyncHTTPTransport(uds=socket), base_url="http://host", timeout=timeout_s

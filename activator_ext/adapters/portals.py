@@ -18,7 +18,7 @@ class PortalHealth(BaseModel):
 class PortalClient:
     """The portal's admin API; every call returns None or False where no portal answers."""
 
-    def __init__(self, socket: str, *, timeout_s: float = 2.0) -> None:
+    def __init__(self, socket: str, *, timeout_s: float = 10.0) -> None:
         self._http = httpx.AsyncClient(
             transport=httpx.AsyncHTTPTransport(uds=socket), base_url="http://portal", timeout=timeout_s
         )

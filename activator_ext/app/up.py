@@ -119,10 +119,16 @@ class _Up:
             Server(build_api(facade, directory.token(), VERSION), self._api_socket),
         ]
         self._host_child = Child(
-            "host", _host_argv(directory, engine_command), log=directory.logs / "host.log", alive=self._host_alive
+            "host",
+            _host_argv(directory, engine_command),
+            log=directory.logs / "host.log",
+            socket=directory.host_socket,
         )
         self._portal_child = Child(
-            "portal", _portal_argv(directory, listen), log=directory.logs / "portal.log", alive=self._portal_alive
+            "portal",
+            _portal_argv(directory, listen),
+            log=directory.logs / "portal.log",
+            socket=directory.portal_socket,
         )
 
     async def run(self) -> int:
@@ -189,16 +195,6 @@ class _Up:
             except ChildFailed as error:
                 say(f"error: {error}")
                 await asyncio.sleep(5.0)
-
-    async def _host_alive(self) -> bool:
-        try:
-            await self._host.view()
-        except HostUnreachable:
-            return False
-        return True
-
-    async def _portal_alive(self) -> bool:
-        return await self._portal.health() is not None
 
     async def _tell(self) -> None:
         """Publish where we listen and greet."""

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import secrets
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -84,9 +85,18 @@ class Portal:
 
     async def run(self) -> None:
         """Serve, then drain; raises AddressTaken, and whatever ended one of its tasks unexpectedly."""
+        # Bound before the admin socket is there: whoever sees that one can rely on `listen`.
+        listener = bind_loopback(self._options.host, self._options.port)
+        host, port, *_ = listener.getsockname()
+        self.listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        with listener:
+            await self._run(listener)
+        log.info("%s ended", self.id)
+
+    async def _run(self, listener: socket.socket) -> None:
         async with open_session(self.door.limits.connect_s) as session, self._admin():
             proxy = Proxy(self.door, session)
-            async with self._listener(proxy) as site, self._tasks() as tasks:
+            async with self._serving(proxy, listener) as site, self._tasks() as tasks:
                 self.serving.set()
                 log.info("%s listens on %s", self.id, self.listen)
                 ended = await self._until_stop(tasks)
@@ -94,7 +104,6 @@ class Portal:
                 await self._drain(proxy)
                 for task in ended:
                     task.result()
-        log.info("%s ended", self.id)
 
     async def _until_stop(self, tasks: list[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
         """Until a stop is asked for or the controller is gone for too long; else the tasks that failed."""
@@ -121,10 +130,7 @@ class Portal:
             log.warning("requests still running are cut off")
 
     @contextlib.asynccontextmanager
-    async def _listener(self, proxy: Proxy) -> AsyncIterator[web.BaseSite]:
-        listener = bind_loopback(self._options.host, self._options.port)
-        host, port, *_ = listener.getsockname()
-        self.listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    async def _serving(self, proxy: Proxy, listener: socket.socket) -> AsyncIterator[web.BaseSite]:
         server = web.Server(
             proxy.handle,
             handler_cancellation=True,

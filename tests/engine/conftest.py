@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from demo.models import make_model
+from demo.models import Size, make_model
 from tests.serving import Up, running, runtime, service
 
-# Long answers need room: the tiny model's own 2048 positions end after a few seconds.
-POSITIONS = 32768
-ARGS = (f"--max-model-len={POSITIONS}", "--max-num-seqs=64", "--dtype=bfloat16")
+ARGS = ("--max-model-len=8192", "--max-num-seqs=64", "--dtype=bfloat16")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,21 +22,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="vLLM is not installed: make setup"))
 
 
-def tiny(path: Path, seed: int) -> Path:
-    """A tiny random model with room for long answers."""
-    make_model(path, seed=seed)
+def model(path: Path, seed: int, size: Size = "tiny") -> Path:
+    """A random model with room for answers of 20 s."""
+    make_model(path, seed=seed, size=size)
     config = path / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": POSITIONS}))
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": 8192}))
     return path
 
 
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Serves `test/one` and `test/two` (two seeds) on real vLLM; each goes to zero after 5 idle seconds."""
+    """Serves `test/one`, `test/two` (two seeds) and `test/wide` (slower) on real vLLM, each to zero after 5 s idle."""
     made = Up(tmp_path_factory.mktemp("real"))
     (made.files / "runtime.yaml").write_text(runtime(*ARGS))
-    for name, seed in (("one", 1), ("two", 2)):
-        tiny(made.models / name, seed)
+    sizes: dict[str, Size] = {"one": "tiny", "two": "tiny", "wide": "wide"}
+    for seed, (name, size) in enumerate(sizes.items()):
+        model(made.models / name, seed, size)
         (made.files / f"{name}.yaml").write_text(service(name, cost="5s", policy="queue: {target: 64}"))
     with running(made):
         yield made

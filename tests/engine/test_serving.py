@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import openai
 
-from tests.engine.conftest import tiny
+from tests.engine.conftest import model
 from tests.serving import Up, service, wait_for
 
 START_S = 240
@@ -67,12 +67,17 @@ def test_openai_client_waits_and_streams(up: Up) -> None:
     assert "".join(pieces) == whole.choices[0].message.content
 
 
-def test_a_stream_of_twenty_seconds_through_a_scale_down_is_whole(up: Up) -> None:
-    tokens = tokens_in(up, seconds=22.0)
-    begun = threading.Event()
+def test_streams_of_twenty_seconds_through_a_scale_down_are_whole(up: Up) -> None:
+    """Two streams on two replicas; the hold for the second ends, and it drains while its stream runs on.
 
-    def stream() -> tuple[list[str], float]:
-        body = {"model": "one", "prompt": "x", "max_tokens": tokens, "ignore_eos": True, "stream": True}
+    On the wide model: the tiny one makes a thousand tokens a second, and keeps two cores too busy to see anything else.
+    """
+    hold = up.api("POST", "/v1/holds", {"service": "test/wide", "for_s": 600, "replicas": 2}).json()
+    wait_for(lambda: len(warm(up, "wide")) == 2, within_s=2 * START_S, saying="two warm replicas")
+    tokens = tokens_in(up, "wide", seconds=25.0)
+
+    def stream(begun: threading.Event) -> tuple[list[str], float]:
+        body = {"model": "wide", "prompt": "x", "max_tokens": tokens, "ignore_eos": True, "stream": True}
         lines, start = [], time.monotonic()
         url = f"http://{up.portal}/v1/completions"
         with httpx.stream("POST", url, json=body, timeout=START_S) as answer:
@@ -82,37 +87,37 @@ def test_a_stream_of_twenty_seconds_through_a_scale_down_is_whole(up: Up) -> Non
                     begun.set()
         return lines, time.monotonic() - start
 
-    file = up.files / "one.yaml"
-    good = file.read_text()
-    with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(stream)
-        assert begun.wait(START_S)
-        file.write_text(good + "  bounds: {min: 0, max: 0}\n")
-        try:
-            wait_for(lambda: any(r["draining"] for r in up.status("one")["replicas"]), within_s=15, saying="it drains")
-            lines, took_s = answer.result()
+    with ThreadPoolExecutor(2) as pool:
+        begun = threading.Event(), threading.Event()
+        answers = [pool.submit(stream, event) for event in begun]
+        assert all(event.wait(START_S) for event in begun)
+        assert up.api("DELETE", f"/v1/holds/{hold['id']}").status_code == 204
+        wait_for(lambda: any(r["draining"] for r in up.status("wide")["replicas"]), within_s=15, saying="one drains")
+        assert not any(answer.done() for answer in answers)
+        for lines, took_s in (answer.result() for answer in answers):
             assert lines[-1] == "data: [DONE]"
             assert json.loads(lines[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
             assert took_s >= 20
-            wait_for(lambda: not up.status("one")["replicas"], within_s=60, saying="the replica is gone")
-        finally:
-            file.write_text(good)
-            wait_for(lambda: up.status("one")["max"] == 2, within_s=15, saying="the bounds are back")
+    wait_for(lambda: len(up.status("wide")["replicas"]) <= 1, within_s=60, saying="the drained replica is gone")
 
 
-def tokens_in(up: Up, *, seconds: float) -> int:
-    """About how many tokens the engine makes in that time, warm."""
-    up.ask("one", timeout_s=START_S)
+def warm(up: Up, name: str) -> list[str]:
+    """The ids of its replicas that can answer."""
+    return [r["id"] for r in up.status(name)["replicas"] if r["warmth"] in ("warm", "busy") and not r["draining"]]
+
+
+def tokens_in(up: Up, name: str, *, seconds: float) -> int:
+    """About how many tokens a warm engine makes in that time, at most what its context takes."""
     begun = time.monotonic()
-    text(up.ask("one", max_tokens=500, ignore_eos=True, timeout_s=START_S))
-    return min(int(500 / (time.monotonic() - begun) * seconds), 32000)
+    text(up.ask(name, max_tokens=200, ignore_eos=True, timeout_s=START_S))
+    return min(int(200 / (time.monotonic() - begun) * seconds), 8000)
 
 
 def test_a_flipped_tensor_is_never_admitted(up: Up) -> None:
     """Weights that lie where the proven ones lay, but differ: the golden prompt finds it out."""
     text(up.ask("two", timeout_s=START_S))
     golden = next(start for start in up.starts("two") if start["outcome"] == "ready")["golden_tokens"]
-    tiny(up.models / "flipped", 2)
+    model(up.models / "flipped", 1)
     negate_first_tensor(up.models / "flipped" / "model.safetensors")
     policy = "golden: {tokens: " + json.dumps(golden) + "}"
     (up.files / "flipped.yaml").write_text(service("flipped", cost="5s", policy=policy))

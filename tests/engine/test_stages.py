@@ -12,14 +12,14 @@ from runtime.engine.group import members
 from runtime.engine.spans import SpanReceiver
 from runtime.engine.stages import span_seconds
 from runtime.engine.start import EngineDirs, EngineStart, utc_now
-from tests.engine.conftest import tiny
+from tests.engine.conftest import model
 
 
 async def test_every_second_of_a_cold_start_has_a_name_and_the_spans_agree(tmp_path: Path) -> None:
     spec = EngineSpec(
         service="test/stages",
         served_names=("test/stages",),
-        model=str(tiny(tmp_path / "model", 3)),
+        model=str(model(tmp_path / "model", 3)),
         args=("--max-model-len=512", "--max-num-seqs=8", "--dtype=bfloat16"),
     )
     dirs = EngineDirs(cache=tmp_path / "cache", log=tmp_path / "engine.log", run=tmp_path / "run")

@@ -35,15 +35,39 @@ def prepare(up: Up) -> None:
 
 
 def test_through_a_scale_down(up: Up) -> None:
+    """Two streams on two replicas; the hold for the second ends, and it drains while its stream runs on."""
     prepare(up)
+    with running(up), ThreadPoolExecutor(2) as pool:
+        hold = up.api("POST", "/v1/holds", {"service": "test/chat", "for_s": 600, "replicas": 2}).json()
+        wait_for(lambda: warm(up) == 2, within_s=30, saying="two warm replicas")
+        begun = threading.Event(), threading.Event()
+        answers = [pool.submit(stream, up, event) for event in begun]
+        assert all(event.wait(30) for event in begun)
+        up.api("DELETE", f"/v1/holds/{hold['id']}")
+        wait_for(lambda: any(r["draining"] for r in up.status("chat")["replicas"]), within_s=10, saying="one drains")
+        assert not any(answer.done() for answer in answers)
+        assert all(whole(answer.result()) for answer in answers)
+        wait_for(lambda: len(up.status("chat")["replicas"]) <= 1, within_s=20, saying="it is gone")
+
+
+def test_through_the_end_of_its_service(up: Up) -> None:
+    """The file of the service is removed while it answers."""
+    prepare(up)
+    make_model(up.models / "other")
+    (up.files / "other.yaml").write_text(service("other"))
     with running(up), ThreadPoolExecutor(1) as pool:
         begun = threading.Event()
         answer = pool.submit(stream, up, begun)
         assert begun.wait(30)
-        (up.files / "chat.yaml").write_text(service("chat", policy="bounds: {min: 0, max: 0}"))
-        wait_for(lambda: any(r["draining"] for r in up.status("chat")["replicas"]), within_s=10, saying="it drains")
+        (up.files / "chat.yaml").unlink()
+        wait_for(lambda: "test/chat" not in up.api("GET", "/v1/services").text, within_s=10, saying="it is gone")
+        assert not answer.done()
         assert whole(answer.result())
         wait_for(lambda: not up.engines(), within_s=20, saying="engines are gone")
+
+
+def warm(up: Up) -> int:
+    return sum(r["warmth"] in ("warm", "busy") for r in up.status("chat")["replicas"])
 
 
 def test_through_ctrl_c(up: Up) -> None:

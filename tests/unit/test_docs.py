@@ -71,7 +71,7 @@ def test_the_demo_manifests_are_served(tmp_path: Path) -> None:
     assert str(service.id) == "demo/chat"
     assert (service.policy.bounds.min, service.policy.bounds.max) == (0, 1)
     assert service.policy.cold_start_cost_s == 20
-    assert service.policy.prior_lead_s == 60
+    assert service.policy.prior_lead_s == 75
     assert service.spec.model == str(tmp_path / "tiny-a")
     assert "--dtype=bfloat16" in service.spec.args
 

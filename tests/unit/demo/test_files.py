@@ -1,12 +1,14 @@
 """The demo's directory and the edit that adds a schedule."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 
-from demo.files import MANIFESTS, add_schedule, at_minute, prepare
+from activator_ext.app.state_dir import StateDir
+from demo.files import MANIFESTS, StillServing, add_schedule, at_minute, prepare
 from demo.steps import next_minute
 
 NINE = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -20,6 +22,20 @@ def test_prepare_makes_model_and_manifests_and_forgets_what_was_there(tmp_path: 
 
     assert (files.volume / "tiny-a" / "config.json").exists()
     assert [path.name for path in files.manifests] == ["chat.yaml", "runtime.yaml"]
+    assert not files.state.exists()
+
+
+def test_a_demo_that_still_serves_is_left_alone(tmp_path: Path) -> None:
+    files = prepare(tmp_path / "demo")
+    state = StateDir(files.state)
+    state.acquire()
+    try:
+        with pytest.raises(StillServing, match=f"kill -INT {os.getpid()}"):
+            prepare(files.root)
+    finally:
+        state.release()
+
+    prepare(files.root)
     assert not files.state.exists()
 
 

@@ -119,6 +119,7 @@ def test_disk(tmp_path: Path, free_gib: float, enough: bool) -> None:
     ("log", "fix"),
     [
         ("ERROR: No matching distribution found for torch==2.13.0+cpu", "PILOTLIGHT_TORCH_INDEX"),
+        ("ERROR: No matching distribution found for setuptools>=77", "pip config list"),
         ("OSError: [Errno 28] No space left on device", "Make room"),
         ("ReadTimeoutError: Read timed out.", "Check the network"),
         ("error: something else", "Read the log"),
