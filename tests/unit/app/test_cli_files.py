@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from activator_ext.app import up as up_module
-from activator_ext.app.cli import app, files, plans, terminal
+from activator_ext.app.cli import app, plans, terminal
 from activator_ext.app.cli.times import TimeError
 from activator_ext.app.files import platform_of
 from activator_ext.app.views import PreviewView
