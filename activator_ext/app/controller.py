@@ -223,12 +223,12 @@ class Controller:
                 created_at=self._created,
             )
         )
-        self._metrics.observe_services(self.statuses())
+        self._metrics.observe_services(self.statuses(self.decision))
 
-    def statuses(self) -> list[ServiceStatus]:
-        """Every service that has been decided on, by name."""
-        if self.decision is None:
-            return []
+    def statuses(self, decision: Decision | None = None) -> list[ServiceStatus]:
+        """Every service as `decision` has it, by name; None: decided anew, so that idle seconds are those of now."""
         now = self._clock()
-        decided = self.decision.services
-        return [service_status(self.world, s, decided[s], now) for s in sorted(self.world.services) if s in decided]
+        decided = decision or decide(now, self.world.observation(now), self._state, self.world.config())
+        return [
+            service_status(self.world, service, decided.services[service], now) for service in sorted(decided.services)
+        ]

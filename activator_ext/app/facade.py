@@ -61,10 +61,7 @@ class Facade:
     def service(self, service: ServiceId) -> ServiceStatus:
         """One service; raises UnknownService."""
         self._known(service)
-        found = next((s for s in self.services() if s.service == str(service)), None)
-        if found is None:
-            raise UnknownService(f"{service} was read a moment ago and is not decided on yet: ask again in a second")
-        return found
+        return next(status for status in self.services() if status.service == str(service))
 
     def starts(self, service: ServiceId, limit: int) -> list[StartRecord]:
         """Its newest starts first, the one under way included; raises UnknownService."""

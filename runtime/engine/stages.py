@@ -122,6 +122,8 @@ class StageTracker:
         finished = ()
         if marker.begun is not None:
             created = datetime.fromtimestamp(marker.begun, UTC)
+            # The kernel tells it to 10 ms, rounded down: no process of ours is older than T4.
+            created = max(created, self.marks.get(Mark.T4, created))
             if before is not None:
                 finished += self.end(before, created)
             self.begin(interpreter, created, "marker", marker.pid)

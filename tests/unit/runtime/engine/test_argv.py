@@ -18,7 +18,7 @@ def spec(**changes: object) -> EngineSpec:
 
 
 def test_the_whole_command_line() -> None:
-    argv = command_line(spec(args=("--max-model-len", "512")), 8123, TRACING, ("engine",))
+    argv = command_line(spec(args=("--max-model-len", "512"), drain_timeout_s=60.0), 8123, TRACING, ("engine",))
     assert argv == (
         *("engine", "serve", "/models/chat", "--host", "127.0.0.1", "--port", "8123"),
         *("--served-model-name", "team/chat", "chat"),

@@ -154,6 +154,14 @@ def test_a_stage_counts_once() -> None:
     assert (weight_load.begun_at, weight_load.elapsed_ms, weight_load.pid) == (at(1), 1000, 1)
 
 
+def test_no_process_is_older_than_its_spawn() -> None:
+    """The kernel tells a process's begin to 10 ms, rounded down."""
+    tracker = StageTracker(Cpu())
+    tracker.reach(Mark.T4, at(1.007))
+    tracker.marker(Marker("main", "api", 7, at=at(1.1).timestamp(), begun=at(1.0).timestamp()))
+    assert [stage.begun_at for stage in tracker.stages] == [at(1.007)]
+
+
 def test_a_helper_process_is_no_stage() -> None:
     tracker = StageTracker(Cpu())
     tracker.marker(Marker("main", "other", 7, at=T.timestamp(), begun=T.timestamp()))
