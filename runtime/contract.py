@@ -123,8 +123,8 @@ class Failure(_Wire):
 class Golden(_Wire):
     """A prompt whose answer at temperature 0 proves that these weights answer.
 
-    `tokens` None: learned from the first proven start of the model's digest; `learned` holds what earlier starts have
-    taught, by model digest.
+    `tokens` None: learned from the first proven start of the same model; `learned` holds what earlier starts have
+    taught, by the golden key of those starts.
     """
 
     prompt: str = "Pilotlight asks: what do you answer?"
@@ -174,6 +174,7 @@ class StartRecord(_Wire):
     """One start of one replica, whole or under way. `id` is `host-generation`.
 
     `ready_s` is T0 → T9; `attributed` the share of it (0–1) that named stages cover, overlaps counted once.
+    `golden_key` names the weights, arguments and versions whose golden answer `golden_tokens` is.
     `outcome` None: under way. A failed start has no `ready_s` and is no sample of stage times.
     """
 
@@ -188,6 +189,7 @@ class StartRecord(_Wire):
     ready_s: float | None = None
     attributed: float | None = None
     model_digest: str | None = None
+    golden_key: str | None = None
     golden_tokens: tuple[int, ...] | None = None
     why: str = ""
 

@@ -84,11 +84,11 @@ class Learner:
 
     def _golden(self, world: World, service: ServiceId, start: StartRecord) -> None:
         golden = world.services[service].spec.golden
-        digest, tokens = start.model_digest, start.golden_tokens
-        if golden.tokens is not None or digest is None or tokens is None:
+        key, tokens = start.golden_key, start.golden_tokens
+        if golden.tokens is not None or key is None or tokens is None:
             return
-        if self._history.golden(digest, golden.prompt) is None:
-            self._history.set_golden(digest, golden.prompt, tokens)
+        if self._history.golden(key, golden.prompt) is None:
+            self._history.set_golden(key, golden.prompt, tokens)
 
     def _lateness(self, service: ServiceId, start: StartRecord, decision: Decision | None) -> None:
         if decision is None or service not in decision.services:

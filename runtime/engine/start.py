@@ -35,7 +35,7 @@ from runtime.engine.running import RunningEngine
 from runtime.engine.spans import SpanReceiver
 from runtime.engine.stages import StageTracker, attributed
 from runtime.ready.fault import Fault
-from runtime.ready.golden import ask_golden
+from runtime.ready.golden import ask_golden, golden_key
 from runtime.ready.model import Needs, prove_model
 from runtime.ready.probe import wait_until_serving
 
@@ -155,7 +155,8 @@ class EngineStart:
         proven = self._clock()
         self._finish(self._tracker.end(Stage.READY_PROBE, proven))
         self._tracker.begin(Stage.GOLDEN_PROMPT, proven)
-        golden = ask_golden(url, served_name, self._spec.golden, self._spec.start_timeout_s)
+        spec, key = self._spec, self._record.golden_key
+        golden = ask_golden(url, served_name, spec.golden, spec.start_timeout_s, key)
         tokens = await self._or_end(process, golden)
         answered = self._clock()
         self._tracker.reach(Mark.T8, answered)
@@ -172,7 +173,7 @@ class EngineStart:
         self._tracker.carries(Stage.WEIGHT_LOAD, facts.weight_bytes)
         self._tracker.reach(Mark.T3, proven)
         self._finish(self._tracker.end(Stage.MODEL_CHECK, proven))
-        self._change(model_digest=facts.digest)
+        self._change(model_digest=facts.digest, golden_key=golden_key(facts.digest, self._spec))
 
     async def _spawn(self) -> tuple[EngineProcess, str]:
         try:

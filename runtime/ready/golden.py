@@ -1,26 +1,62 @@
 """The golden prompt: at temperature 0 these weights must give these tokens.
 
-With no tokens declared the engine is asked twice and both answers must agree; that answer is then the learned one.
-The prompt itself never appears in a message or a log.
+With no tokens declared, those that an earlier start of the same golden key has taught are expected; without such a
+start the engine is asked twice and both answers must agree: that answer is then the learned one. The prompt itself
+never appears in a message or a log.
 """
+
+import hashlib
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
 
 import httpx
 
-from runtime.contract import FailureCause, Golden
+from runtime.contract import EngineSpec, FailureCause, Golden
 from runtime.ready.fault import Fault
 from runtime.ready.http import client
 
+# Another build computes in another order, and where two tokens are nearly as likely the other may win.
+_COMPUTES = ("vllm", "torch")
 
-async def ask_golden(url: str, served_name: str, golden: Golden, timeout_s: float) -> tuple[int, ...]:
-    """The proven tokens. `timeout_s` bounds each answer.
+
+def golden_key(model_digest: str | None, spec: EngineSpec) -> str | None:
+    """What two starts must share to give the same tokens: weights, arguments, environment, prompt length, build.
+
+    None where the weights have no digest (streamed from a URL): nothing is learned of them then.
+    """
+    if model_digest is None:
+        return None
+    parts = [model_digest, spec.platform, str(spec.golden.max_tokens), *spec.args]
+    parts += [f"{name}={value}" for name, value in sorted(spec.env.items())]
+    return hashlib.sha256("\n".join([*parts, *_versions(_COMPUTES)]).encode()).hexdigest()[:32]
+
+
+def _versions(names: Iterable[str]) -> Iterable[str]:
+    for name in names:
+        try:
+            yield f"{name} {version(name)}"
+        except PackageNotFoundError:
+            yield f"{name} none"
+
+
+async def ask_golden(
+    url: str, served_name: str, golden: Golden, timeout_s: float, key: str | None = None
+) -> tuple[int, ...]:
+    """The proven tokens. `timeout_s` bounds each answer; `key` is the golden key of this start.
 
     Raises Fault: GOLDEN_FAILED when there is no proper answer, GOLDEN_WRONG when it is not the expected one.
     """
+    learned = golden.learned.get(key) if key is not None else None
     async with client(url, timeout_s) as http:
         got = await _ask(http, served_name, golden)
-        expected = golden.tokens if golden.tokens is not None else await _ask(http, served_name, golden)
+        if golden.tokens is not None:
+            expected, cause = golden.tokens, _DECLARED
+        elif learned is not None:
+            expected, cause = learned, _LEARNED
+        else:
+            expected, cause = await _ask(http, served_name, golden), _UNSTEADY
     if got != expected:
-        raise _wrong(got, expected, declared=golden.tokens is not None)
+        raise _wrong(got, expected, cause)
     return got
 
 
@@ -50,12 +86,12 @@ def _failed(what: str, **numbers: float) -> Fault:
     return Fault(FailureCause.GOLDEN_FAILED, f"the golden prompt failed: {what}", numbers)
 
 
-def _wrong(got: tuple[int, ...], expected: tuple[int, ...], *, declared: bool) -> Fault:
-    cause = (
-        "the weights or the engine changed; correct them, or declare the new golden tokens"
-        if declared
-        else "two answers at temperature 0 differ; the engine is not deterministic, declare other arguments"
-    )
+_DECLARED = "the weights or the engine changed; correct them, or declare the new golden tokens"
+_LEARNED = "the same weights, arguments and build gave those before; check memory and disk, or declare golden tokens"
+_UNSTEADY = "two answers at temperature 0 differ; the engine is not deterministic, declare other arguments"
+
+
+def _wrong(got: tuple[int, ...], expected: tuple[int, ...], cause: str) -> Fault:
     return Fault(
         FailureCause.GOLDEN_WRONG,
         f"the golden prompt gave {list(got)}, expected {list(expected)}: {cause}",

@@ -36,10 +36,10 @@ MIGRATIONS: tuple[str, ...] = (
         idempotency_key TEXT UNIQUE
     );
     CREATE TABLE golden (
-        model_digest TEXT NOT NULL,
+        golden_key TEXT NOT NULL,
         prompt TEXT NOT NULL,
         tokens TEXT NOT NULL,
-        PRIMARY KEY (model_digest, prompt)
+        PRIMARY KEY (golden_key, prompt)
     ) WITHOUT ROWID;
     CREATE TABLE events (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,

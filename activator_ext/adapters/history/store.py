@@ -154,20 +154,20 @@ class History:
             )
             return cursor.rowcount == 1
 
-    def golden(self, model_digest: str, prompt: str) -> tuple[int, ...] | None:
-        """The tokens that these weights answered to this prompt, None if not known yet."""
-        rows = self._read("SELECT tokens FROM golden WHERE model_digest = ? AND prompt = ?", model_digest, prompt)
+    def golden(self, golden_key: str, prompt: str) -> tuple[int, ...] | None:
+        """The tokens that starts of this golden key answered to this prompt, None if not known yet."""
+        rows = self._read("SELECT tokens FROM golden WHERE golden_key = ? AND prompt = ?", golden_key, prompt)
         return tuple(json.loads(rows[0][0])) if rows else None
 
     def goldens(self, prompt: str) -> dict[str, tuple[int, ...]]:
-        """Every known answer to this prompt, by the digest of the weights that gave it."""
-        rows = self._read("SELECT model_digest, tokens FROM golden WHERE prompt = ?", prompt)
-        return {digest: tuple(json.loads(tokens)) for digest, tokens in rows}
+        """Every known answer to this prompt, by golden key."""
+        rows = self._read("SELECT golden_key, tokens FROM golden WHERE prompt = ?", prompt)
+        return {key: tuple(json.loads(tokens)) for key, tokens in rows}
 
-    def set_golden(self, model_digest: str, prompt: str, tokens: tuple[int, ...]) -> None:
+    def set_golden(self, golden_key: str, prompt: str, tokens: tuple[int, ...]) -> None:
         """Remember a proven answer in place of any earlier one."""
         with self._writing(durable=True) as db:
-            db.execute("INSERT OR REPLACE INTO golden VALUES (?, ?, ?)", (model_digest, prompt, json.dumps(tokens)))
+            db.execute("INSERT OR REPLACE INTO golden VALUES (?, ?, ?)", (golden_key, prompt, json.dumps(tokens)))
 
     def add_event(self, at: datetime, service: ServiceId | None, kind: str, text: str, reason: Reason | None) -> int:
         """Remember an event and return its seq; keeps the newest `EVENTS_KEPT`."""

@@ -141,7 +141,7 @@ async def test_it_learns_lead_time_and_golden_answer(bench: Bench) -> None:
     await bench.tick(1.0)
     (sample,) = bench.history.lead_samples(CHAT)
     assert sample.lead_s == 42.0
-    assert bench.host.orders[-1].spec.golden.learned == {"sha256:m": (1, 2, 3)}
+    assert bench.host.orders[-1].spec.golden.learned == {"key": (1, 2, 3)}
     assert [start.outcome for start in bench.history.starts(CHAT, 10)] == ["ready"]
 
 

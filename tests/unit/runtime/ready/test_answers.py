@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from runtime.contract import FailureCause, Golden
+from runtime.contract import EngineSpec, FailureCause, Golden
 from runtime.ready.fault import Fault
-from runtime.ready.golden import ask_golden
+from runtime.ready.golden import ask_golden, golden_key
 from runtime.ready.probe import wait_until_serving
 
 
@@ -108,6 +108,30 @@ async def test_learned_tokens_need_two_that_agree() -> None:
     async with serving(completions=[tokens(1, 2)]) as (url, bodies):
         assert await ask_golden(url, "chat", Golden(), 5) == (1, 2)
     assert len(bodies) == 2
+
+
+async def test_what_an_earlier_start_taught_is_expected() -> None:
+    taught = Golden(learned={"key": (1, 2), "other": (3, 4)})
+    async with serving(completions=[tokens(1, 2)]) as (url, bodies):
+        assert await ask_golden(url, "chat", taught, 5, "key") == (1, 2)
+    assert len(bodies) == 1
+    async with serving(completions=[tokens(1, 2)]) as (url, _):
+        with pytest.raises(Fault, match=r"expected \[3, 4\]: the same weights"):
+            await ask_golden(url, "chat", taught, 5, "other")
+
+
+def test_the_golden_key_names_what_decides_the_tokens() -> None:
+    spec = EngineSpec(service="team/chat", served_names=("team/chat",), model="/m", args=("--dtype=bfloat16",))
+    key = golden_key("sha256:a", spec)
+    assert key == golden_key("sha256:a", spec.model_copy(update={"served_names": ("x",), "drain_timeout_s": 1.0}))
+    others = [
+        golden_key("sha256:b", spec),
+        golden_key("sha256:a", spec.model_copy(update={"args": ("--dtype=float32",)})),
+        golden_key("sha256:a", spec.model_copy(update={"env": {"VLLM_X": "1"}})),
+        golden_key("sha256:a", spec.model_copy(update={"golden": Golden(max_tokens=3)})),
+    ]
+    assert len({key, *others}) == 5
+    assert golden_key(None, spec) is None
 
 
 @pytest.mark.parametrize(
