@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import os
 import signal
+import socket
+import struct
 from pathlib import Path
 
 # How often something outside our control is looked at again.
@@ -29,19 +32,24 @@ class Child:
         self._socket = socket
         self._begin_s = begin_s
         self._process: asyncio.subprocess.Process | None = None
+        self._adopted_pid = 0
+        self._log_begin = 0
 
     async def ensure(self) -> bool:
         """Have it running; True if it had to be spawned. Raises ChildFailed."""
-        if await self._listens():
+        listener = self._listener()
+        if listener is not None:
             self.adopted = self._process is None
+            self._adopted_pid = listener if self.adopted else 0
             return False
         # One that was spawned here and listens no more is on its way out: two hosts would fight over one directory.
         await self.kill()
         with self._log.open("ab") as log:
+            self._log_begin = log.tell()
             self._process = await asyncio.create_subprocess_exec(
                 *self._argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        self.adopted = False
+        self.adopted, self._adopted_pid = False, 0
         await self._begun(self._process)
         return True
 
@@ -58,29 +66,42 @@ class Child:
             async with asyncio.timeout(timeout_s):
                 if self._process is not None:
                     await self._process.wait()
-                while await self._listens():  # noqa: ASYNC110 — another process sets no Event of ours
+                while self._listener() is not None:  # noqa: ASYNC110 — another process sets no Event of ours
                     await asyncio.sleep(_LOOK_S)
                 return True
         return False
 
     async def kill(self) -> None:
-        """End it at once, if it was spawned here."""
+        """End it at once, however it came here."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGKILL)
             await self._process.wait()
+        if self._adopted_pid and self._listener() == self._adopted_pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._adopted_pid, signal.SIGKILL)
+            await self.wait_gone(self._begin_s)
 
-    async def _listens(self) -> bool:
-        try:
-            _, writer = await asyncio.open_unix_connection(str(self._socket))
-        except OSError:
-            return False
-        writer.close()
-        return True
+    def _listener(self) -> int | None:
+        """The pid of who listens on the socket, None if nobody does (0: somebody whose queue is full).
+
+        The kernel knows it (SO_PEERCRED, unix(7)) without asking a process that may be stopped.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(str(self._socket))
+            except BlockingIOError:
+                return 0
+            except OSError:
+                return None
+            credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid: int = struct.unpack("3i", credentials)[0]
+        return pid
 
     async def _begun(self, process: asyncio.subprocess.Process) -> None:
         deadline = asyncio.get_running_loop().time() + self._begin_s
-        while not await self._listens():
+        while self._listener() is None:
             if process.returncode is not None:
                 raise ChildFailed(f"the {self.name} ended with {process.returncode} at its start:\n{self._tail()}")
             if asyncio.get_running_loop().time() > deadline:
@@ -89,4 +110,7 @@ class Child:
             await asyncio.sleep(_LOOK_S)
 
     def _tail(self) -> str:
-        return "\n".join(self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-10:])
+        """The last lines that this process wrote, not those of one before it."""
+        with self._log.open("rb") as log:
+            log.seek(self._log_begin)
+            return "\n".join(log.read().decode(errors="replace").splitlines()[-10:])

@@ -24,6 +24,8 @@ from runtime.contract import StartRecord
 
 # Names shown in an error; more would hide the fix.
 _NAMES_SHOWN = 10
+# A hold further ahead is a slip of the pen; what recurs is a schedule.
+_FARTHEST = timedelta(days=366)
 
 
 class Facade:
@@ -80,10 +82,13 @@ class Facade:
         """When it will be warm, by plan; raises UnknownService."""
         self._known(service)
         world = self._controller.world
+        begin = start or self._clock()
+        if abs(begin - self._clock()) > 10 * _FARTHEST:
+            raise InvalidRequest(f"{begin.isoformat()} is more than ten years away: choose a nearer `from`")
         view = world.host_service(service)
         kind = StartKind(view.next_kind.value) if view is not None else StartKind.COLD_NODE
         policy = world.services[service].policy
-        return preview_view(service, policy, lead_times(world, service), kind, start or self._clock(), days)
+        return preview_view(service, policy, lead_times(world, service), kind, begin, days)
 
     def holds(self) -> list[HoldView]:
         """Every hold that has not expired, and those that expired in the last day."""
@@ -105,6 +110,8 @@ class Facade:
             )
         now = self._clock()
         begin = request.ready_by or now
+        if begin > now + _FARTHEST:
+            raise InvalidRequest(f"ready_by {begin.isoformat()} is more than a year ahead: choose an earlier one")
         until = begin + timedelta(seconds=request.for_s)
         if until <= now:
             raise InvalidRequest(f"the hold would end at {until.isoformat()}, which is past: choose a later ready_by")

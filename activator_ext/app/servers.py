@@ -44,29 +44,47 @@ class Server(uvicorn.Server):
         self._bound.close()
 
 
-def bind_tcp(address: str, option: str) -> socket.socket:
-    """Listen on `host:port`; port 0 takes any free one. Raises AddressTaken, naming `option`."""
+_LOOPBACK = {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "[::1]": "::1", "": "127.0.0.1"}
+
+
+def loopback(address: str, option: str) -> tuple[str, int]:
+    """`HOST:PORT` as host and port; a bare port means 127.0.0.1. Raises AddressTaken unless it is loopback."""
     host, _, port = address.rpartition(":")
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host.strip("[]"), int(port)))
-    except (OSError, ValueError) as error:
+    if host not in _LOOPBACK or not port.isdecimal() or int(port) > 65535:
         raise AddressTaken(
-            f"cannot listen on {address}: {error}. Choose another address with {option} HOST:PORT"
-        ) from error
+            f"cannot listen on {address}: write {option} HOST:PORT with HOST one of localhost, 127.0.0.1, [::1] and a "
+            "port up to 65535. Local mode listens on this machine only; let a reverse proxy face the network"
+        )
+    return _LOOPBACK[host], int(port)
+
+
+def bind_tcp(address: str, option: str) -> socket.socket:
+    """Listen on a loopback `HOST:PORT`; port 0 takes any free one. Raises AddressTaken, naming `option`."""
+    host, port = loopback(address, option)
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise AddressTaken(f"cannot listen on {address}: {error}. Choose another with {option} HOST:PORT") from error
     bound.set_inheritable(False)
     return bound
 
 
 def bind_unix(path: Path) -> socket.socket:
-    """Listen on a unix socket of mode 0600; a dead one in its place is removed (the state directory's lock is ours)."""
-    path.unlink(missing_ok=True)
+    """Listen on a unix socket of mode 0600; a dead one in its place is removed (the state directory's lock is ours).
+
+    Raises AddressTaken.
+    """
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
+        path.unlink(missing_ok=True)
         bound.bind(str(path))
+    except OSError as error:
+        bound.close()
+        raise AddressTaken(f"cannot listen on {path}: {error}. Remove it, or choose another --state") from error
     finally:
         os.umask(mask)
     return bound

@@ -69,16 +69,17 @@ class StateDir:
             self._lock = None
 
     def token(self) -> str:
-        """The bearer token of the API, made on first use, mode 0600."""
+        """The bearer token of the API, mode 0600; made anew where there is none or it is none. Raises StateDirBusy."""
         try:
-            found = self.token_file.read_text(encoding="ascii").strip()
-            if found:
-                return found
-        except FileNotFoundError:
-            pass
-        token = secrets.token_urlsafe(32)
-        write_private(self.token_file, token + "\n")
-        return token
+            found = self.token_file.read_text(encoding="ascii").strip() if self.token_file.exists() else ""
+        except UnicodeDecodeError:
+            found = ""
+        except OSError as error:
+            raise StateDirBusy(f"cannot read {self.token_file}: {error}. Remove it; a new one is made") from error
+        if not found:
+            found = secrets.token_urlsafe(32)
+            write_private(self.token_file, found + "\n")
+        return found
 
     def publish(self, *, url: str, portal_url: str) -> None:
         """Tell the CLI where this `up` listens."""

@@ -22,7 +22,7 @@ from activator_ext.app.files import Files, platform_of
 from activator_ext.app.internal import build_internal
 from activator_ext.app.metrics import Metrics
 from activator_ext.app.routes import RouteFeed
-from activator_ext.app.servers import AddressTaken, Server, address_of, bind_tcp, bind_unix
+from activator_ext.app.servers import AddressTaken, Server, address_of, bind_tcp, bind_unix, loopback
 from activator_ext.app.state_dir import StateDir, StateDirBusy
 from runtime.contract import Lease
 
@@ -62,7 +62,7 @@ def up(
         return 1
     try:
         return asyncio.run(_Up(directory, files, listen, api_listen, volumes, chosen, engine_command).run())
-    except (AddressTaken, ChildFailed, HistoryError) as error:
+    except (AddressTaken, ChildFailed, HistoryError, StateDirBusy) as error:
         say(f"error: {error}")
         return 1
     finally:
@@ -88,7 +88,8 @@ class _Up:
         engine_command: str | None,
     ) -> None:
         self._directory = directory
-        self._listen = listen
+        host, port = loopback(listen, "--listen")
+        self._listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._stopped = asyncio.Event()
         self._hurried = asyncio.Event()
         self._api_socket = bind_tcp(api_listen, "--api-listen")
@@ -126,7 +127,7 @@ class _Up:
         )
         self._portal_child = Child(
             "portal",
-            _portal_argv(directory, listen),
+            _portal_argv(directory, self._listen),
             log=directory.logs / "portal.log",
             socket=directory.portal_socket,
         )
@@ -155,6 +156,7 @@ class _Up:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._end()
+        say("stopped; nothing runs any more")
         return 0
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
@@ -224,7 +226,6 @@ class _Up:
         await self._portal.close()
         self._history.close()
         self._directory.controller_socket.unlink(missing_ok=True)
-        say("stopped; nothing runs any more")
 
     async def _drain(self, child: Child, stop: Callable[[], Awaitable[bool]]) -> None:
         if not await stop():

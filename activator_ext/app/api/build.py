@@ -83,8 +83,8 @@ def _services(facade: ControllerFacade) -> APIRouter:
     async def starts(namespace: _Namespace, name: _Name, limit: _Limit = 20) -> list[StartRecord]:
         return facade.starts(ServiceId(namespace, name), limit)
 
-    @router.get("/{ns}/{name}/preview", summary="When it will be warm, by plan", responses=_UNKNOWN)
-    async def preview(
+    @router.get("/{ns}/{name}/preview", summary="When it will be warm, by plan", responses=_UNKNOWN | _INVALID)
+    def preview(  # in a thread: a year of a schedule for each minute takes seconds
         namespace: _Namespace,
         name: _Name,
         days: Annotated[float, Query(gt=0, le=366, description="How many days to look ahead.")] = 14,
@@ -140,7 +140,9 @@ def _record(facade: ControllerFacade) -> APIRouter:
 
     @router.get("/v1/events", summary="Events after a seq, oldest first")
     async def events(
-        after: Annotated[int, Query(description="Events with a greater seq; −50 means the newest 50.")] = 0,
+        after: Annotated[
+            int, Query(ge=-(2**53), le=2**53, description="Events with a greater seq; −50 means the newest 50.")
+        ] = 0,
         limit: Annotated[int, Query(ge=1, le=1000, description="At most so many.")] = 100,
     ) -> list[EventView]:
         return facade.events(after, limit)

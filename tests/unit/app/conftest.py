@@ -1,4 +1,4 @@
-"""One API server for all CLI tests of a module; each test has its own controller behind it."""
+"""One API server for all CLI tests of a module with a controller of each test behind it; a bench for the loop."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 
 from activator_ext.app.api import build_api
 from activator_ext.app.views import ControllerFacade
+from tests.unit.app.bench import Bench
 from tests.unit.app.cli_bench import TOKEN, Behind, Cli, publish, serving
 from tests.unit.app.fakes import FakeController
 
@@ -35,3 +36,10 @@ def state(tmp_path: Path, served: tuple[str, Behind], controller: FakeController
 @pytest.fixture
 def cli(state: Path) -> Cli:
     return Cli(state)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path / "history.sqlite3")
+    yield made
+    made.history.close()
