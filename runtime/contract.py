@@ -7,8 +7,8 @@ Who speaks to whom (locally each arrow is a unix socket in the state directory, 
 
     controller → host      PUT  /v1/host/lease                  Lease → HostView
                            GET  /v1/host                        → HostView
-                           PUT  /v1/services/{ns}/{name}        ServiceOrder → HostView
-                           DELETE /v1/services/{ns}/{name}      → HostView (replicas drain, the order is forgotten)
+                           PUT  /v1/services/{ns}/{name}        ServiceOrder → 204
+                           DELETE /v1/services/{ns}/{name}      → 204 (replicas drain, the order is forgotten)
                            POST /v1/host/stop                   Stop → 202; drains everything and exits
     portal → host          POST /v1/services/{ns}/{name}/wake   → HostView (only when the controller is gone)
     host → controller      POST /v1/internal/events             HostEvents → 204 (a nudge: the truth is HostView)

@@ -26,10 +26,10 @@ class Host(Protocol):
     async def renew(self, lease: Lease) -> HostView:
         """Tell the host that its controller lives."""
 
-    async def order(self, order: ServiceOrder) -> HostView:
+    async def order(self, order: ServiceOrder) -> None:
         """Set the desired state of one service."""
 
-    async def forget(self, service: str) -> HostView:
+    async def forget(self, service: str) -> None:
         """Drain one service and drop its order."""
 
 
@@ -56,25 +56,25 @@ class HostClient:
 
     async def view(self) -> HostView:
         """The whole truth of the host; raises HostUnreachable."""
-        return await self._call("GET", "/v1/host")
+        return HostView.model_validate_json(await self._call("GET", "/v1/host"))
 
     async def renew(self, lease: Lease) -> HostView:
         """Tell the host that its controller lives; raises HostUnreachable."""
-        return await self._call("PUT", "/v1/host/lease", lease)
+        return HostView.model_validate_json(await self._call("PUT", "/v1/host/lease", lease))
 
-    async def order(self, order: ServiceOrder) -> HostView:
+    async def order(self, order: ServiceOrder) -> None:
         """Set the desired state of one service; raises HostUnreachable."""
-        return await self._call("PUT", f"/v1/services/{order.spec.service}", order)
+        await self._call("PUT", f"/v1/services/{order.spec.service}", order)
 
-    async def forget(self, service: str) -> HostView:
+    async def forget(self, service: str) -> None:
         """Drain one service and drop its order; raises HostUnreachable."""
-        return await self._call("DELETE", f"/v1/services/{service}")
+        await self._call("DELETE", f"/v1/services/{service}")
 
     async def stop(self, drain_s: float) -> HostView:
         """Ask the host to drain everything and end; raises HostUnreachable."""
-        return await self._call("POST", "/v1/host/stop", Stop(drain_s=drain_s))
+        return HostView.model_validate_json(await self._call("POST", "/v1/host/stop", Stop(drain_s=drain_s)))
 
-    async def _call(self, method: str, path: str, body: BaseModel | None = None) -> HostView:
+    async def _call(self, method: str, path: str, body: BaseModel | None = None) -> bytes:
         content = None if body is None else body.model_dump_json()
         try:
             answer = await self._http.request(method, path, content=content)
@@ -82,4 +82,4 @@ class HostClient:
             raise HostUnreachable(f"no host answers on {self.socket}: {error or type(error).__name__}") from error
         if answer.is_error:
             raise HostUnreachable(f"the host refused {method} {path}: {answer.status_code} {answer.text}")
-        return HostView.model_validate_json(answer.content)
+        return answer.content

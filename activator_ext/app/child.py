@@ -42,13 +42,20 @@ class Child:
             self.adopted = self._process is None
             self._adopted_pid = listener if self.adopted else 0
             return False
+        if self._process is not None and self._process.returncode is None and not self._socket.exists():
+            raise ChildFailed(
+                f"{self._socket} was removed while the {self.name} runs: stop this `up` and begin it again"
+            )
         # One that was spawned here and listens no more is on its way out: two hosts would fight over one directory.
         await self.kill()
-        with self._log.open("ab") as log:
-            self._log_begin = log.tell()
-            self._process = await asyncio.create_subprocess_exec(
-                *self._argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+        try:
+            with self._log.open("ab") as log:
+                self._log_begin = log.tell()
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+        except OSError as error:
+            raise ChildFailed(f"the {self.name} cannot be begun: {error}") from error
         self.adopted, self._adopted_pid = False, 0
         await self._begun(self._process)
         return True

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from activator_ext.adapters.history import History
+from activator_ext.adapters.history import History, HistoryError
 from activator_ext.adapters.hosts import Host, HostUnreachable
 from activator_ext.adapters.local.manifests import LocalService
 from activator_ext.app.learning import Learner
@@ -50,7 +50,10 @@ class Controller:
         self._orders: dict[ServiceId, tuple[str, EngineSpec, int]] = {}
         self._created: dict[ServiceId, datetime] = {}
         self._etas: dict[ServiceId, datetime] = {}
+        self._goldens: dict[str, dict[str, tuple[int, ...]]] = {}
         self._wanted = asyncio.Event()
+        self._troubles: set[str] = set()
+        self._told: set[str] = set()
 
     # What comes in.
 
@@ -84,11 +87,20 @@ class Controller:
 
     def say(self, service: ServiceId | None, kind: str, text: str, reason: Reason | None = None) -> None:
         """Record an event and tell it to whoever watches this process."""
-        self._history.add_event(self._clock(), service, kind, text, reason)
+        try:
+            self._history.add_event(self._clock(), service, kind, text, reason)
+        except HistoryError as error:
+            self._trouble(str(error))
         self._report(f"{service}: {text}" if service is not None else text)
 
     def _say_service(self, service: ServiceId, kind: str, text: str) -> None:
         self.say(service, kind, text)
+
+    def _trouble(self, text: str) -> None:
+        """Tell what stands in the way, once as long as it does; the loop goes on without."""
+        if text not in self._told | self._troubles:
+            self._report(f"error: {text}")
+        self._troubles.add(text)
 
     # The loop.
 
@@ -118,16 +130,20 @@ class Controller:
     async def tick(self) -> None:
         """One round: observe, decide, act, record."""
         self._wanted.clear()
+        self._told, self._troubles = self._troubles, set()
         await self._look()
         now = self._clock()
         decision = decide(now, self.world.observation(now), self._state, self.world.config())
         self._record(now, decision)
         self._state, self.decision, self.decided_at = decision.state, decision, now
+        # Also before acting: hundreds of orders to a new host take seconds, in which requests may wait already.
+        self._publish()
         if self.world.host_reachable:
             try:
                 await self._act(now, decision)
-            except HostUnreachable:
+            except HostUnreachable as error:
                 self.world.host_reachable = False
+                self._trouble(str(error))
         self._publish()
 
     def _sleep_s(self) -> float | None:
@@ -152,7 +168,11 @@ class Controller:
     def _take_view(self, view: HostView) -> None:
         if self.world.host is not None and self.world.host.host != view.host:
             self.say(None, "host", f"host {view.host} replaces {self.world.host.host}")
-        self._learner.learn(self.world, view, self.decision)
+        try:
+            self._learner.learn(self.world, view, self.decision)
+        except HistoryError as error:
+            # What could not be kept is still in the host's view, and tried again with the next.
+            self._trouble(str(error))
         self.world.host, self.world.host_reachable = view, True
 
     def _record(self, now: datetime, decision: Decision) -> None:
@@ -202,7 +222,12 @@ class Controller:
         spec = self.world.services[service].spec
         if spec.golden.tokens is not None:
             return spec
-        learned = self._history.goldens(spec.golden.prompt)
+        prompt = spec.golden.prompt
+        try:
+            learned = self._goldens[prompt] = self._history.goldens(prompt)
+        except HistoryError as error:
+            self._trouble(str(error))
+            learned = self._goldens.get(prompt, {})
         return spec.model_copy(update={"golden": spec.golden.model_copy(update={"learned": learned})})
 
     def _publish(self) -> None:

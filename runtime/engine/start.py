@@ -148,6 +148,10 @@ class EngineStart:
         self._tracker.reach(Mark.T1, taken)
         self._tracker.reach(Mark.T2, taken)  # the image is here: we run in it
         self._finish(self._tracker.end(Stage.ORDER, taken))
+        try:
+            self._dirs.make()
+        except OSError as error:
+            raise Fault(FailureCause.SPAWN_FAILED, f"the engine's directory cannot be made: {error}") from error
         await self._prove_model(taken)
         process, url = await self._spawn()
         served_name = self._spec.served_names[0]
@@ -177,7 +181,6 @@ class EngineStart:
 
     async def _spawn(self) -> tuple[EngineProcess, str]:
         try:
-            self._dirs.make()
             port = _free_port()
             tracing = self._subscribe()
             argv = command_line(self._spec, port, tracing, self._command)

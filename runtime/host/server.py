@@ -49,11 +49,11 @@ class AdminApi:
         if self._supervisor.stopping:
             raise web.HTTPConflict(text="this host is stopping and takes no orders")
         self._supervisor.order(order)
-        return _json(self._supervisor.view())
+        return web.Response(status=204)
 
     async def _delete_service(self, request: web.Request) -> web.Response:
         self._supervisor.forget(_service(request))
-        return _json(self._supervisor.view())
+        return web.Response(status=204)
 
     async def _post_wake(self, request: web.Request) -> web.Response:
         if not self._supervisor.wake(_service(request)):

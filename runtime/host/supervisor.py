@@ -17,6 +17,7 @@ from runtime.contract import (
     ServiceOrder,
     ServiceView,
     StageEvent,
+    StartKind,
     StartRecord,
     replica_id,
 )
@@ -44,6 +45,7 @@ class _Service:
     failures_in_row: int = 0
     retry_at: datetime | None = None
     forgotten: bool = False
+    next_kind: StartKind = StartKind.COLD_NODE
 
 
 class Supervisor:
@@ -143,7 +145,7 @@ class Supervisor:
             service=name,
             replicas_wanted=service.wanted,
             replicas=tuple(r.view(current_digest=service.digest) for _, r in sorted(service.replicas.items())),
-            next_kind=cache_kind(self._dirs(name, 0), service.spec),
+            next_kind=service.next_kind,
             last_failure=service.last_failure,
             retry_at=service.retry_at,
         )
@@ -156,6 +158,8 @@ class Supervisor:
         service = self._services[name]
         if self.stopping:
             return
+        # Kept, not asked for in each view: it reads a file, and only what leads here can change it.
+        service.next_kind = cache_kind(self._dirs(name, 0), service.spec)
         steps = plan(
             wanted=service.wanted,
             digest=service.digest,
@@ -177,8 +181,6 @@ class Supervisor:
     def _start(self, name: str, service: _Service, ordinal: int) -> None:
         self._generation += 1
         dirs = self._dirs(name, ordinal)
-        for directory in (dirs.cache, dirs.run):
-            directory.mkdir(parents=True, exist_ok=True)
         start = EngineStart(
             spec=service.spec,
             start_id=f"{self._host}-{self._generation}",

@@ -108,3 +108,13 @@ def test_two_replicas_for_many_requests(up: Up) -> None:
         answers = list(pool.map(lambda _: up.ask("chat"), range(4)))
         assert [answer.status_code for answer in answers] == [200] * 4
         assert len(up.starts("chat")) == 2
+
+
+def test_two_hundred_services_at_zero(up: Up) -> None:
+    make_model(up.models / "chat")
+    for number in range(200):
+        (up.files / f"c{number}.yaml").write_text(service(f"c{number}", model="chat"))
+    with running(up):
+        assert up.ask("c7").status_code == 200
+        assert len(up.api("GET", "/v1/services").json()) == 200
+        assert len(up.engines()) == 1

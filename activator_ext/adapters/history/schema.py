@@ -5,8 +5,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-BUSY_TIMEOUT_S = 5.0
-"""How long a statement waits for another connection's write; ours are all well under 100 ms."""
+BUSY_TIMEOUT_S = 1.0
+"""How long a statement waits for another connection's write; ours are all well under 100 ms. The loop waits with it."""
 
 MIGRATIONS: tuple[str, ...] = (
     """

@@ -27,7 +27,7 @@ from activator_ext.adapters.history.rows import (
     start_from,
     to_us,
 )
-from activator_ext.adapters.history.schema import open_history
+from activator_ext.adapters.history.schema import HistoryError, open_history
 from activator_ext.core.model import Hold, LeadSample, Reason, ServiceId
 from runtime.contract import StartRecord
 
@@ -51,7 +51,7 @@ class History:
     """The memory of one state directory.
 
     `notice` is a sentence for the user when the file was damaged and begun anew, else None. Raises HistoryError
-    (NewerHistoryError for a newer schema) when the file cannot be used.
+    (NewerHistoryError for a newer schema) when the file cannot be used; so does every method.
     """
 
     def __init__(self, path: Path, clock: Callable[[], datetime]) -> None:
@@ -194,21 +194,31 @@ class History:
         return [event_from(row) for row in rows]
 
     def _read(self, statement: str, *values: str | int) -> list[Any]:
-        with self._lock:
+        with self._lock, _told():
             return self._connection.execute(statement, values).fetchall()
 
     @contextmanager
     def _writing(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        with self._lock:
+        with self._lock, _told():
             db = self._connection
             db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
+                db.execute("COMMIT")
             except BaseException:
-                db.execute("ROLLBACK")
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
                 raise
-            db.execute("COMMIT")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """SQLite's errors as ours: locked by somebody else, a full disk, a file damaged while in use."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise HistoryError(f"the history cannot be used now: {error}") from error
 
 
 def _same_hold(known: HoldRow, asked: HoldRow, key: str) -> Hold:

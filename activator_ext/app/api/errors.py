@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from activator_ext.adapters.history import HistoryError
 from activator_ext.app.views import HoldRequest, InvalidRequest, UnknownService
 
 
@@ -59,6 +60,10 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(InvalidRequest)
     async def invalid_request(_: Request, error: InvalidRequest) -> JSONResponse:
         return error_response(400, "invalid-request", str(error))
+
+    @app.exception_handler(HistoryError)
+    async def history(_: Request, error: HistoryError) -> JSONResponse:
+        return error_response(503, "history", f"{error}; nothing was changed, ask again", {"retry-after": "1"})
 
     @app.exception_handler(RequestValidationError)
     async def validation(_: Request, error: RequestValidationError) -> JSONResponse:

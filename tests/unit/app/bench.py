@@ -39,6 +39,7 @@ class Bench:
         self.now = BEGIN
         self.active_at: datetime | None = None
         self.host = FakeHost(BEGIN)
+        self.history_path = history
         self.history = History(history, lambda: self.now)
         self.feed = RouteFeed()
         self.said: list[str] = []

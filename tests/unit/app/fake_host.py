@@ -51,7 +51,7 @@ class FakeHost:
     async def renew(self, lease: Lease) -> HostView:
         return await self.view()
 
-    async def order(self, order: ServiceOrder) -> HostView:
+    async def order(self, order: ServiceOrder) -> None:
         self._answering()
         self.orders.append(order)
         name = order.spec.service
@@ -60,13 +60,11 @@ class FakeHost:
         while len(replicas) < order.replicas:
             replicas.append(self._begin(order, len(replicas)))
         self._put(ServiceView(service=name, replicas_wanted=order.replicas, replicas=tuple(replicas)))
-        return await self.view()
 
-    async def forget(self, service: str) -> HostView:
+    async def forget(self, service: str) -> None:
         self._answering()
         self.forgotten.append(service)
         self._services.pop(service, None)
-        return await self.view()
 
     def ready(self, service: str) -> None:
         """Every start of the service under way is done."""

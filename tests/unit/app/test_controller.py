@@ -1,5 +1,6 @@
 """The loop, stepped by hand: what it orders, what it remembers, what it tells the portal."""
 
+import sqlite3
 from dataclasses import replace
 from datetime import timedelta
 
@@ -143,6 +144,22 @@ async def test_a_hold_is_asked_for_ahead_of_its_minute(bench: Bench) -> None:
     assert bench.host.orders[-1].replicas == 1
     await bench.ready(100.0)
     assert any("ready 20.0 s before its minute" in text for text in bench.said)
+
+
+async def test_a_locked_history_stops_nothing(bench: Bench) -> None:
+    """Somebody's backup holds the database: floors and orders go on, and what is lost is told once."""
+    bench.history._connection.execute("PRAGMA busy_timeout = 1")
+    with sqlite3.connect(bench.history_path, isolation_level=None) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        bench.requests(waiting=1)
+        await bench.tick()
+        await bench.ready(40.0)
+        assert bench.warmth() is Warmth.WARM
+        other.execute("ROLLBACK")
+    other.close()
+    assert len([text for text in bench.said if "locked" in text]) == 1
+    await bench.tick(1.0)
+    assert [start.outcome for start in bench.history.starts(CHAT, 10)] == ["ready"]
 
 
 async def test_the_portal_is_told_only_of_changes(bench: Bench) -> None:
