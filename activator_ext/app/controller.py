@@ -1,6 +1,7 @@
 """The loop: observe → decide → re-read → act → record. Level-triggered: a missed or repeated tick changes nothing."""
 
 import asyncio
+import traceback
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
@@ -14,11 +15,13 @@ from activator_ext.app.status import service_status, start_eta, start_under_way
 from activator_ext.app.views import ServiceStatus
 from activator_ext.app.world import QUEUE_STALE, World
 from activator_ext.core.decide import decide
-from activator_ext.core.model import Decision, DemandKind, Reason, ServiceId, State
+from activator_ext.core.model import Decision, DemandKind, LeadSample, Reason, ServiceId, State
 from runtime.contract import EngineSpec, HostEvents, HostView, Lease, PortalReport, ServiceOrder
 
 # Events that come within this time are answered by one decision.
 SETTLE_S = 0.01
+# After a decision that failed by a fault of ours.
+RETRY_S = 1.0
 
 
 class Controller:
@@ -52,23 +55,41 @@ class Controller:
         self._etas: dict[ServiceId, datetime] = {}
         self._goldens: dict[str, dict[str, tuple[int, ...]]] = {}
         self._wanted = asyncio.Event()
+        self._services_read: dict[ServiceId, LocalService] | None = None
+        self._ticking = False
         self._troubles: set[str] = set()
         self._told: set[str] = set()
 
     # What comes in.
 
     def take_services(self, services: Mapping[ServiceId, LocalService]) -> None:
-        """The files were read: these services exist now, and no others."""
+        """The files were read: these services exist now, and no others. A tick under way ends with those it knows."""
+        self._services_read = dict(services)
+        if not self._ticking:
+            self._adopt_services()
+        self.wake()
+
+    def _adopt_services(self) -> None:
+        services, self._services_read = self._services_read, None
+        if services is None:
+            return
         now = self._clock()
         for service in services:
             self._created.setdefault(service, now)
             if service not in self.world.lead_samples:
-                self.world.lead_samples[service] = tuple(self._history.lead_samples(service))
+                self.world.lead_samples[service] = self._known_samples(service)
         for gone in set(self.world.services) - set(services):
             self._metrics.forget(str(gone))
             self._created.pop(gone, None)
-        self.world.services = dict(services)
-        self.wake()
+        self.world.services = services
+        self._publish()
+
+    def _known_samples(self, service: ServiceId) -> tuple[LeadSample, ...]:
+        try:
+            return self._history.lead_samples(service)
+        except HistoryError as error:
+            self._trouble(str(error))
+            return ()
 
     def portal_reported(self, report: PortalReport) -> None:
         """The portal's queue changed, or it is alive."""
@@ -107,7 +128,12 @@ class Controller:
     async def run(self) -> None:
         """Decide whenever something happened and at `next_at`, until cancelled."""
         while True:
-            await self.tick()
+            try:
+                await self.tick()
+            except Exception:
+                self._trouble(f"a decision failed; what stands stays:\n{traceback.format_exc()}")
+                await asyncio.sleep(RETRY_S)
+                continue
             try:
                 await asyncio.wait_for(self._wanted.wait(), self._sleep_s())
             except TimeoutError:
@@ -130,6 +156,14 @@ class Controller:
     async def tick(self) -> None:
         """One round: observe, decide, act, record."""
         self._wanted.clear()
+        self._ticking = True
+        try:
+            self._adopt_services()
+            await self._round()
+        finally:
+            self._ticking = False
+
+    async def _round(self) -> None:
         self._told, self._troubles = self._troubles, set()
         await self._look()
         now = self._clock()
@@ -145,6 +179,7 @@ class Controller:
                 self.world.host_reachable = False
                 self._trouble(str(error))
         self._publish()
+        self._metrics.observe_services(self.statuses(decision))
 
     def _sleep_s(self) -> float | None:
         """How long nothing changes by itself: `next_at`, an ETA that passes, a portal silent for too long."""
@@ -231,6 +266,10 @@ class Controller:
         return spec.model_copy(update={"golden": spec.golden.model_copy(update={"learned": learned})})
 
     def _publish(self) -> None:
+        """Tell the portal how things stand.
+
+        An unreachable host's last view stays: its engines may serve on, and the portal finds out if they do not.
+        """
         now = self._clock()
         self._etas = {}
         for service in self.world.services:
@@ -238,7 +277,6 @@ class Controller:
             expected = start_eta(self.world, service, start, now) if start is not None else None
             if expected is not None:
                 self._etas[service] = expected
-        # An unreachable host's last view stays: its engines may serve on, and the portal finds out if they do not.
         self._feed.publish(
             build_routes(
                 self.world.services,
@@ -248,7 +286,6 @@ class Controller:
                 created_at=self._created,
             )
         )
-        self._metrics.observe_services(self.statuses(self.decision))
 
     def statuses(self, decision: Decision | None = None) -> list[ServiceStatus]:
         """Every service as `decision` has it, by name; None: decided anew, so that idle seconds are those of now."""

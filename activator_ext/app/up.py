@@ -135,8 +135,9 @@ class _Up:
     async def run(self) -> int:
         """Begin, serve, end."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._signalled)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+                loop.add_signal_handler(number, self._signalled)
         if self._history.notice is not None:
             say(self._history.notice)
         self._files.read()

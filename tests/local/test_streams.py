@@ -5,6 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
+import pytest
 
 from tests.fakes.model import make_model
 from tests.serving import Up, running, service, wait_for
@@ -70,13 +71,14 @@ def warm(up: Up) -> int:
     return sum(r["warmth"] in ("warm", "busy") for r in up.status("chat")["replicas"])
 
 
-def test_through_ctrl_c(up: Up) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_through_an_orderly_end(up: Up, number: int) -> None:
     prepare(up)
     with running(up), ThreadPoolExecutor(1) as pool:
         begun = threading.Event()
         answer = pool.submit(stream, up, begun)
         assert begun.wait(30)
-        assert up.end(signal.SIGINT) == 0
+        assert up.end(number) == 0
         assert whole(answer.result())
         assert up.processes() == []
 

@@ -4,8 +4,10 @@ import sqlite3
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from activator_ext.core.model import Bounds, Hold, Policy, Warmth
-from runtime.contract import Failure, FailureCause
+from runtime.contract import Failure, FailureCause, HostView
 from runtime.contract import Warmth as WireWarmth
 from tests.unit.app.bench import BEGIN, CHAT, Bench, local
 from tests.unit.app.fake_host import FakeHost
@@ -115,6 +117,24 @@ async def test_a_service_that_is_gone_is_forgotten(bench: Bench) -> None:
     assert bench.feed.table().routes == ()
 
 
+async def test_a_service_that_goes_in_the_middle_of_a_round_goes_with_the_next(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = bench.host.view
+
+    async def edited_meanwhile() -> HostView:
+        bench.controller.take_services({})
+        return await view()
+
+    bench.requests(waiting=1)
+    monkeypatch.setattr(bench.host, "view", edited_meanwhile)
+    await bench.tick()
+    assert [status.service for status in bench.controller.statuses()] == [str(CHAT)]
+    await bench.tick()
+    assert bench.controller.statuses() == []
+    assert bench.host.forgotten == [str(CHAT)]
+
+
 async def test_an_edit_is_ordered_without_a_change_of_floor(bench: Bench) -> None:
     bench.requests(waiting=1)
     await bench.tick()
@@ -160,6 +180,11 @@ async def test_a_locked_history_stops_nothing(bench: Bench) -> None:
     assert len([text for text in bench.said if "locked" in text]) == 1
     await bench.tick(1.0)
     assert [start.outcome for start in bench.history.starts(CHAT, 10)] == ["ready"]
+
+
+async def test_the_portal_knows_every_service_before_the_first_decision(bench: Bench) -> None:
+    (route,) = bench.feed.table().routes
+    assert (route.service, route.warmth) == (str(CHAT), WireWarmth.COLD)
 
 
 async def test_the_portal_is_told_only_of_changes(bench: Bench) -> None:
