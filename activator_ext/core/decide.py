@@ -32,6 +32,7 @@ from activator_ext.core.model import (
     ServiceState,
     SetFloor,
     State,
+    Warmth,
 )
 
 
@@ -78,7 +79,10 @@ def _decide_one(
     previous = before.floor.replicas if before else live_replicas(seen)
     floor = warmth.floor(now, demands, policy.bounds, previous, warming_replicas(seen))
     after = ServiceState(floor, known.last_needed, known.awaited, _asked(now, plans))
-    next_warm_at = min((plan.ready_by for plan in plans if plan.ready_by > now), default=None)
+    # What is warm already need not be waited for; a window not asked for yet comes on top.
+    known_warm = warmth.best_warmth(seen.replicas) in (Warmth.WARM, Warmth.BUSY)
+    ahead = (plan.ready_by for plan in plans if plan.ready_by > now and (plan.demand.since > now or not known_warm))
+    next_warm_at = min(ahead, default=None)
     decided = ServiceDecision(floor, warmth.strongest_first(demands, now), next_warm_at, lead_s_of(1))
     changes = [*_instants(demands), *(plan.ready_by for plan in plans)]
     if policy.schedules:

@@ -168,8 +168,9 @@ def _seen(
     if wanted:
         return wanted, queue.seen_at
     last = queue.last_activity_at
-    if last is not None and _expiry(last, policy) > now and (not needed or last > needed[0]):
-        # Requests that came and went between two looks.
+    live = live_replicas(service)
+    if last is not None and live and _expiry(last, policy) > now and (not needed or last > needed[0]):
+        # Requests that came and went between two looks keep what lives; nobody waits for what does not.
         return 1, last
     return 0, now
 

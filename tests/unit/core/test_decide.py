@@ -167,6 +167,8 @@ def test_a_schedule_through_its_day() -> None:
     asked = look("2026-03-02 08:59", (), night)
     assert (told(asked), asked.next_at) == ((2, ReasonCode.SCHEDULE_READY_BY), utc("2026-03-02 09:00"))
     assert asked.services[CHAT].next_warm_at == utc("2026-03-02 09:00")
+    early = look("2026-03-02 08:59:40", (Warmth.WARM, Warmth.WARM), asked)
+    assert early.services[CHAT].next_warm_at == utc("2026-03-03 09:00")
     warm = look("2026-03-02 09:00", (Warmth.WARM, Warmth.WARM), asked)
     assert (told(warm), warm.next_at) == ((2, ReasonCode.SCHEDULE_WINDOW), utc("2026-03-02 18:00"))
     assert warm.services[CHAT].floor.until == utc("2026-03-02 18:00")

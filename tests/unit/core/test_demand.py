@@ -69,7 +69,7 @@ WARM, WARMING, FAILED = Warmth.WARM, Warmth.WARMING, Warmth.FAILED
         pytest.param(state(-9), queue(activity=-4), (replica(),), needed(-4), id="until the last activity"),
         pytest.param(state(-9), queue(activity=-12), (replica(),), needed(-9), id="older activity"),
         pytest.param(state(), queue(activity=-4), (replica(),), needed(-4), id="came and went between two looks"),
-        pytest.param(state(), queue(activity=-4), (), needed(-4, awaited=1), id="came and went before any was ready"),
+        pytest.param(state(), queue(activity=-4), (), Needs(), id="came and went while nothing lived"),
         pytest.param(state(), queue(activity=-B), (replica(),), needed(), id="activity too old to matter"),
         pytest.param(state(-B), queue(), (replica(),), needed(), id="forgotten after B"),
         pytest.param(state(1 - B), queue(), (replica(),), needed(1 - B), id="but not before"),
