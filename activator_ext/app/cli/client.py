@@ -122,7 +122,7 @@ class ApiClient:
                 f"{self._address.get('url')} gave no answer within {TIMEOUT_S:.0f} s ({type(error).__name__}): "
                 f"look at the output of `pilotlight up` (pid {self._address.get('pid')})"
             ) from error
-        if response.is_error:
+        if not response.is_success:
             raise CliError(self._refusal(response))
         return response
 

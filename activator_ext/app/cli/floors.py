@@ -38,7 +38,7 @@ def prewarm(
     """Ask for a floor; with `wait`, stay until it is warm or cannot be."""
     if ready_by is not None and at_once:
         raise typer.BadParameter("--ready-by and --now exclude each other: leave one out")
-    zone = local_zone() if zone_name is None else parse_zone(zone_name)
+    zone = local_zone(typed=True) if zone_name is None else parse_zone(zone_name)
     by = None if ready_by is None else parse_instant(ready_by, now(), zone)
     for_s = parse_duration(duration)
     with ApiClient(state) as client:
@@ -57,6 +57,8 @@ def holds(state: Path, *, release: str | None, as_json: bool) -> None:
     """List the holds, or end one now."""
     with ApiClient(state) as client:
         if release is not None:
+            if not release:
+                raise CliError("--release needs the id of a hold; `pilotlight holds` lists them")
             client.release_hold(release)
             if not as_json:
                 typer.echo(f"hold {release} released")

@@ -1,5 +1,6 @@
 """What the commands need of the machine they run on: its clock, its time zone, its terminal."""
 
+import contextlib
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from rich.console import Console
 
-from activator_ext.app.cli.times import parse_zone
+from activator_ext.app.cli.times import TimeError, parse_zone
 
 LOCALTIME = Path("/etc/localtime")
 """The machine's zone: a link into the zone database on Linux and macOS."""
@@ -18,16 +19,30 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def local_zone() -> ZoneInfo:
-    """The user's zone with its clock changes: `TZ`, else the machine's, else UTC. Raises TimeError for a wrong `TZ`."""
-    if name := os.environ.get("TZ", "").lstrip(":"):
-        return parse_zone(name)
-    _, found, key = str(LOCALTIME.resolve()).partition("/zoneinfo/")
+def local_zone(*, typed: bool = False) -> ZoneInfo:
+    """The user's zone with its clock changes: `TZ` where it names one, else the machine's, else UTC.
+
+    `typed`: a time that the user typed is read in it; a `TZ` that names no zone is then a TimeError, not passed over.
+    """
+    name = os.environ.get("TZ", "").removeprefix(":")
+    if name.startswith("/"):
+        return _zone_of_file(Path(name))
+    if name:
+        try:
+            return parse_zone(name)
+        except TimeError as error:
+            if typed:
+                raise TimeError(f"the environment's TZ: {error}; or give the zone with --tz") from None
+    return _zone_of_file(LOCALTIME)
+
+
+def _zone_of_file(path: Path) -> ZoneInfo:
+    _, found, key = str(path.resolve()).partition("/zoneinfo/")
     if found:
-        return parse_zone(key)
-    if LOCALTIME.exists():
-        with LOCALTIME.open("rb") as file:
-            return ZoneInfo.from_file(file, key="local")
+        with contextlib.suppress(TimeError):
+            return parse_zone(key)
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+        return ZoneInfo.from_file(file, key="local")
     return ZoneInfo("UTC")
 
 

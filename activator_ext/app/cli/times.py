@@ -11,6 +11,10 @@ _CLOCK = re.compile(r"(?:(?P<day>today|tomorrow)\s+)?(?P<hour>\d{1,2}):(?P<minut
 _IN = re.compile(r"in\s+(?P<duration>\S+)")
 
 
+LONGEST_S = 3650 * 86400.0
+"""No duration that a person means is longer; a calendar ends in the year 9999."""
+
+
 class TimeError(ValueError):
     """Text that names no usable time; the message says how to write one."""
 
@@ -26,6 +30,8 @@ def parse_duration(text: str) -> float:
     total = sum(float(match[unit] or 0) * length for unit, length in _UNITS.items())
     if total <= 0:
         raise TimeError(f"{text!r} is no time at all: {wanted}")
+    if total > LONGEST_S:
+        raise TimeError(f"{text!r} is longer than ten years: {wanted}")
     return total
 
 

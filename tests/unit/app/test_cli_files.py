@@ -175,11 +175,14 @@ def test_the_local_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("TZ", "Europe/Madrid")
     assert terminal.local_zone() == ZoneInfo("Europe/Madrid")
     monkeypatch.setenv("TZ", "Nowhere/Else")
-    with pytest.raises(TimeError, match="Nowhere/Else"):
-        terminal.local_zone()
-    monkeypatch.delenv("TZ")
+    with pytest.raises(TimeError, match=r"TZ: 'Nowhere/Else'.*--tz"):
+        terminal.local_zone(typed=True)
     link = tmp_path / "localtime"
     monkeypatch.setattr(terminal, "LOCALTIME", link)
+    assert terminal.local_zone() == ZoneInfo("UTC")  # nothing typed depends on it
+    monkeypatch.setenv("TZ", f":{link}")
+    assert terminal.local_zone() == ZoneInfo("UTC")
+    monkeypatch.delenv("TZ")
     assert terminal.local_zone() == ZoneInfo("UTC")
     zone_file = tmp_path / "zoneinfo" / "Europe" / "Madrid"
     zone_file.parent.mkdir(parents=True)

@@ -37,6 +37,7 @@ def test_durations(text: str, seconds: float) -> None:
         ("", "is not a duration"),
         ("soon", "is not a duration"),
         ("0s", "no time at all"),
+        ("9999999999999d", "longer than ten years"),
         ("-5m", "is not a duration"),
         ("5m1h", "is not a duration"),
         ("5m5m", "is not a duration"),

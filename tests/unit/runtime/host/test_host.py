@@ -195,3 +195,16 @@ def test_a_forgotten_service_leaves_nothing(host_with: Callable[[float], HostPro
     host.call("DELETE", f"/v1/services/{CHAT}")
     wait_for(lambda: host.view().services == (), within_s=20, saying="it is forgotten")
     assert not (host.root / "engines" / "test" / "chat").exists()
+
+
+def test_a_directory_that_cannot_be_made_is_a_failed_start(host_with: Callable[[float], HostProcess]) -> None:
+    """As on a full disk: the order stands, the failure is told, the next try comes."""
+    host = host_with(60.0)
+    (host.root / "engines").mkdir(exist_ok=True)
+    (host.root / "engines" / "test").write_text("in the way")
+    assert host.order(1).status_code == 204
+    wait_for(lambda: host.view().services[0].retry_at, within_s=20, saying="a failure")
+    failure = host.view().services[0].last_failure
+    assert failure is not None
+    assert failure.cause == "spawn-failed"
+    assert "directory cannot be made" in failure.message
