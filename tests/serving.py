@@ -104,7 +104,7 @@ class Up:
         """Begin and wait until it is ready."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.argv(), stdout=log, stderr=log, start_new_session=True)
-        wait_for(self._is_ready, within_s=60, saying=f"up is ready:\n{self.said()}")
+        wait_for(self._is_ready, within_s=90, saying=f"up is ready:\n{self.said()}")
 
     def _is_ready(self) -> bool:
         assert self.process is not None

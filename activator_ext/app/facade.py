@@ -19,6 +19,7 @@ from activator_ext.app.views import (
     ServiceStatus,
     UnknownService,
 )
+from activator_ext.app.world import QUEUE_STALE
 from activator_ext.core.model import Hold, ServiceId, StartKind
 from runtime.contract import StartRecord
 
@@ -171,6 +172,8 @@ class Facade:
             return "the host does not answer"
         if world.portal_seen_at is None:
             return "the portal has not reported yet"
+        if self._clock() - world.portal_seen_at >= QUEUE_STALE:
+            return "the portal does not report any more"
         return None
 
     async def metrics(self) -> str:

@@ -181,10 +181,22 @@ class _Up:
                 if not view.stopping:
                     await self._host.stop(DRAIN_S)
                 await self._host_child.wait_gone(DRAIN_S)
-        for child in (self._host_child, self._portal_child):
+        for child, answers in ((self._host_child, self._host_answers), (self._portal_child, self._portal_answers)):
             await child.ensure()
+            if child.adopted and not await answers():
+                say(f"the {child.name} of an earlier `up` does not answer: it is ended and begun anew")
+                await child.kill()
+                await child.ensure()
             if child.adopted:
                 say(f"the {child.name} of an earlier `up` still lives and goes on serving")
+
+    async def _host_answers(self) -> bool:
+        with contextlib.suppress(HostUnreachable):
+            return bool(await self._host.view())
+        return False
+
+    async def _portal_answers(self) -> bool:
+        return await self._portal.health() is not None
 
     async def _keep(self, child: Child) -> None:
         """Replace the child whenever it ends."""

@@ -35,6 +35,19 @@ def test_the_next_up_adopts_what_a_killed_one_left(up: Up) -> None:
         assert len(up.starts("chat")) == 1
 
 
+def test_the_next_up_replaces_what_does_not_answer(up: Up) -> None:
+    prepare(up)
+    with running(up):
+        assert up.ask("chat").status_code == 200
+        portal = process_of(up, "activator_ext.portal")
+        up.end(signal.SIGKILL)
+        portal.suspend()
+        up.begin()
+        assert not portal.is_running() or portal.status() == psutil.STATUS_ZOMBIE
+        assert up.ask("chat").status_code == 200
+        assert len(up.starts("chat")) == 1
+
+
 def test_without_a_controller_the_portal_wakes_the_host(up: Up) -> None:
     prepare(up)
     with running(up):

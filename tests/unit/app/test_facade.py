@@ -110,6 +110,8 @@ async def test_ready_names_what_is_missing(bench: Bench, facade: Facade) -> None
     assert facade.ready() == "the portal has not reported yet"
     bench.requests()
     assert facade.ready() is None
+    bench.now += timedelta(seconds=30)
+    assert facade.ready() == "the portal does not report any more"
 
 
 async def test_metrics_without_a_portal(bench: Bench, facade: Facade) -> None:
