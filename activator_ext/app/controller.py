@@ -196,7 +196,11 @@ class Controller:
 
     async def _look(self) -> None:
         try:
-            self._take_view(await self._host.view())
+            view = await self._host.view()
+            if self.world.host is None or view.host != self.world.host.host:
+                # A new host does not know yet where to tell of changes; the lease says it.
+                view = await self._host.renew(self._lease)
+            self._take_view(view)
         except HostUnreachable:
             self.world.host_reachable = False
 

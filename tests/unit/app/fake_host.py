@@ -32,6 +32,7 @@ class FakeHost:
         self.up = True
         self.orders: list[ServiceOrder] = []
         self.forgotten: list[str] = []
+        self.leases: list[Lease] = []
         self._revision = 0
         self._generation = 0
         self._services: dict[str, ServiceView] = {}
@@ -49,6 +50,7 @@ class FakeHost:
         )
 
     async def renew(self, lease: Lease) -> HostView:
+        self.leases.append(lease)
         return await self.view()
 
     async def order(self, order: ServiceOrder) -> None:

@@ -97,6 +97,9 @@ async def test_a_new_host_gets_every_order_again(bench: Bench) -> None:
     bench.host = bench.controller._host = FakeHost(bench.now, "host-b")
     await bench.tick(1.0)
     assert [order.replicas for order in bench.host.orders] == [1]
+    assert len(bench.host.leases) == 1
+    await bench.tick(1.0)
+    assert len(bench.host.leases) == 1
 
 
 async def test_a_silent_portal_is_not_an_empty_queue(bench: Bench) -> None:
