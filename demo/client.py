@@ -13,7 +13,7 @@ TIMEOUT_S = 900.0
 _HEARTBEAT = re.compile(r":\s*pilotlight waiting stage=(?P<stage>\S+)(?: eta_s=(?P<eta>\d+))?")
 
 
-class AskFailed(Exception):  # noqa: N818 — says what happened
+class AskFailed(Exception):
     """The request was not answered; the message holds what the server said."""
 
 

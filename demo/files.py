@@ -48,7 +48,7 @@ class DemoFiles:
         return self.root / "up.log"
 
 
-class StillServing(Exception):  # noqa: N818 — a state of the world, told to the user as it is
+class StillServing(Exception):
     """An earlier demo serves from the directory; the message says how to stop it."""
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from runtime.contract import HostView, Lease, ServiceOrder, Stop
 
 
-class HostUnreachable(Exception):  # noqa: N818 — a state of the world that callers handle, not a programming error
+class HostUnreachable(Exception):
     """No host answers on the socket, or it refused; the message says which and why."""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 _LOOK_S = 0.1
 
 
-class ChildFailed(Exception):  # noqa: N818 — told to the user as it is
+class ChildFailed(Exception):
     """The process ended or did not listen in time; the message holds the end of its log."""
 
 

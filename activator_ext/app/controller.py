@@ -130,7 +130,7 @@ class Controller:
         while True:
             try:
                 await self.tick()
-            except Exception:
+            except Exception:  # a fault in deciding must not end the streams that run
                 self._trouble(f"a decision failed; what stands stays:\n{traceback.format_exc()}")
                 await asyncio.sleep(RETRY_S)
                 continue

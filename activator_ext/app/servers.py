@@ -11,7 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 
-class AddressTaken(Exception):  # noqa: N818 — told to the user as it is
+class AddressTaken(Exception):
     """The address cannot be listened on; the message names it and the option that changes it."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 _SOCKET_PATH_LIMIT = 107
 
 
-class StateDirBusy(Exception):  # noqa: N818 — a state of the world, told to the user as it is
+class StateDirBusy(Exception):
     """Another `up` owns the directory, or it cannot be used; the message says what to do."""
 
 

@@ -154,11 +154,11 @@ class PlanView(_View):
     services: tuple[ServiceStatus, ...]
 
 
-class UnknownService(Exception):  # noqa: N818 — the API's word for it, answered as 404
+class UnknownService(Exception):
     """No such service; the message names the ones that exist."""
 
 
-class InvalidRequest(Exception):  # noqa: N818 — answered as 400
+class InvalidRequest(Exception):
     """A request that cannot be carried out; the message says why and what to do."""
 
 

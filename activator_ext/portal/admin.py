@@ -10,7 +10,7 @@ from aiohttp import web
 Answer = Callable[[], dict[str, object]]
 
 
-class AddressTaken(Exception):  # noqa: N818 — ends the process with its message
+class AddressTaken(Exception):
     """Somebody listens there already; the message says where and what to do."""
 
 

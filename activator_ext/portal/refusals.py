@@ -45,7 +45,7 @@ class Refusal:
         return headers if self.retry_after_s is None else headers | {"Retry-After": str(self.retry_after_s)}
 
 
-class Refused(Exception):  # noqa: N818 — carries a Refusal to where it is written out
+class Refused(Exception):
     """The request is answered by `refusal`."""
 
     def __init__(self, refusal: Refusal) -> None:

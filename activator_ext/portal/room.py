@@ -10,7 +10,7 @@ from datetime import datetime
 from runtime.contract import Waiting
 
 
-class RoomFull(Exception):  # noqa: N818 — answered as 429
+class RoomFull(Exception):
     """No place; the message names the limit that is reached."""
 
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from runtime.contract import Endpoint, Route, RouteDelta, RouteTable
 
 
-class VersionGap(Exception):  # noqa: N818 — names what happened; the reader answers it with a fresh snapshot
+class VersionGap(Exception):
     """A delta does not follow the table's version."""
 
 
-class UnknownName(Exception):  # noqa: N818 — answered as 404
+class UnknownName(Exception):
     """No service has this name."""
 
 
-class AmbiguousName(Exception):  # noqa: N818 — answered as 404
+class AmbiguousName(Exception):
     """Several services have this name; `services` are their full names."""
 
     def __init__(self, services: tuple[str, ...]) -> None:

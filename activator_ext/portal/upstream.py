@@ -35,7 +35,7 @@ _REPLACED = frozenset({"host", "content-length", "content-encoding", "expect", "
 _PIECE_BYTES = 256 * 2**10
 
 
-class EngineLost(Exception):  # noqa: N818 — names what happened
+class EngineLost(Exception):
     """No byte of an answer came: connection refused, reset, or timed out."""
 
 

@@ -55,7 +55,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class StartFailed(Exception):  # noqa: N818  (a start has failed; the host catches it as that)
+class StartFailed(Exception):
     """The start came to nothing; its process group is gone. `str()` is the failure's message."""
 
     def __init__(self, failure: Failure) -> None:

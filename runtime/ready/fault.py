@@ -6,7 +6,7 @@ from datetime import datetime
 from runtime.contract import Failure, FailureCause
 
 
-class Fault(Exception):  # noqa: N818  (a fault is a word of the house; `Failure` is its value)
+class Fault(Exception):
     """A start cannot go on. `str()` is a sentence that names the place and the fix."""
 
     def __init__(self, cause: FailureCause, message: str, numbers: Mapping[str, float | str] | None = None) -> None:

@@ -106,7 +106,7 @@ def parse(file: str, content: bytes, findings: Findings) -> list[Document]:
     return documents
 
 
-class _BadYaml(Exception):  # noqa: N818 — never leaves this module
+class _BadYaml(Exception):
     def __init__(self, node: Node, message: str, fix: str, path: Path = ()) -> None:
         super().__init__(message)
         self.line = node.start_mark.line + 1

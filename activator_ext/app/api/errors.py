@@ -28,7 +28,7 @@ class ErrorView(BaseModel):
     )
 
 
-class NotFound(Exception):  # noqa: N818 — the API's word for it, answered as 404
+class NotFound(Exception):
     """No start or hold of that id; the message says where to look."""
 
 
