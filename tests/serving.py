@@ -163,26 +163,26 @@ class Up:
 
     def processes(self) -> list[psutil.Process]:
         """Every living process of this state directory: up, portal, host, engines and their children."""
-        mark = str(self.state)
-        found = {}
-        for process in psutil.process_iter():
-            try:
-                if mark in " ".join(process.cmdline()) or mark in process.environ().get("VLLM_CACHE_ROOT", ""):
-                    found[process.pid] = process
-            except psutil.Error:
-                continue
-        return list(found.values())
+        return [p for p in psutil.process_iter() if _works_in(p, self.state) or _is_told(p, self.state)]
 
     def engines(self) -> list[psutil.Process]:
-        """Every living process of an engine."""
-        ours = []
-        for process in self.processes():
-            try:
-                if str(self.state) in process.environ().get("VLLM_CACHE_ROOT", ""):
-                    ours.append(process)
-            except psutil.Error:
-                continue
-        return ours
+        """Every living process of an engine: they work in a directory of the state's."""
+        return [p for p in psutil.process_iter() if _works_in(p, self.state)]
+
+
+def _works_in(process: psutil.Process, directory: Path) -> bool:
+    # Not the environment: vLLM's children write their titles over it.
+    try:
+        return process.cwd().startswith(str(directory))
+    except psutil.Error:
+        return False
+
+
+def _is_told(process: psutil.Process, directory: Path) -> bool:
+    try:
+        return str(directory) in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
 
 
 @contextmanager

@@ -22,7 +22,7 @@ class Limits:
     heartbeat_every_s: float = 2.0
     """Between two progress comments to a waiting streaming client."""
 
-    retry_grace_s: float = 1.0
+    retry_grace_s: float = 10.0
     """How long an endpoint that just failed is avoided by its request while no other endpoint is there.
 
     Its death usually reaches the table within this time; if it did not, the same endpoint is tried once more.

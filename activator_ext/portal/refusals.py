@@ -111,7 +111,7 @@ def failed(route: Route, now: datetime) -> Refusal:
     at = route.retry_at or route.eta_at
     cause, said = ("failed", "") if route.failure is None else (route.failure.cause.value, route.failure.message)
     after_s = None if at is None else seconds_until(at, now)
-    return Refusal(503, f"{route.service} could not be started: {said}", "unavailable", cause, Outcome.FAILED, after_s)
+    return Refusal(503, f"{route.service} cannot answer: {said}", "unavailable", cause, Outcome.FAILED, after_s)
 
 
 def engine_lost(service: str) -> Refusal:

@@ -231,7 +231,9 @@ class Supervisor:
             return
         sound = replica.ready_at is not None and (now - replica.ready_at).total_seconds() >= SOUND_AFTER_S
         service.failures_in_row = 1 if sound else service.failures_in_row + 1
-        wait_s = 0.0 if sound and failure.cause is FailureCause.DIED_AFTER_READY else backoff_s(service.failures_in_row)
+        # It has answered before: the first death may be chance, and is no reason to let requests wait.
+        chance = failure.cause is FailureCause.DIED_AFTER_READY and service.failures_in_row == 1
+        wait_s = 0.0 if chance else backoff_s(service.failures_in_row)
         service.retry_at = now + timedelta(seconds=wait_s)
         if name in self._retries:
             self._retries[name].cancel()
