@@ -135,9 +135,13 @@ class _Up:
     async def run(self) -> int:
         """Begin, serve, end."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
-                loop.add_signal_handler(number, self._signalled)
+        # A shell starts background jobs with SIGINT ignored, and `kill -INT` must end them all the same; of a SIGHUP
+        # that is ignored, nohup meant it.
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
+            loop.add_signal_handler(number, self._signalled)
         if self._history.notice is not None:
             say(self._history.notice)
         self._files.read()

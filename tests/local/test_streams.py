@@ -83,6 +83,17 @@ def test_through_an_orderly_end(up: Up, number: int) -> None:
         assert up.processes() == []
 
 
+def test_sigint_ends_it_though_a_shell_began_it_with_sigint_ignored(up: Up) -> None:
+    prepare(up)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        up.begin()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert up.end(signal.SIGINT) == 0
+    assert up.processes() == []
+
+
 def test_through_the_death_of_the_controller(up: Up) -> None:
     prepare(up)
     with running(up), ThreadPoolExecutor(1) as pool:
