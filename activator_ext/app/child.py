@@ -120,4 +120,5 @@ class Child:
         """The last lines that this process wrote, not those of one before it."""
         with self._log.open("rb") as log:
             log.seek(self._log_begin)
-            return "\n".join(log.read().decode(errors="replace").splitlines()[-10:])
+            lines = log.read().decode(errors="replace").splitlines()[-10:]
+        return "\n".join(lines) or "(it could write nothing to its log: is the disk full?)"

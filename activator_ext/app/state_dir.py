@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import secrets
+import stat
 from pathlib import Path
 
 # sun_path of sockaddr_un(7) holds 108 bytes with the closing NUL.
@@ -32,7 +33,8 @@ class StateDir:
 
     def acquire(self) -> None:
         """Make the directory and own it; raises StateDirBusy if another `up` does or it cannot be written."""
-        longest = max((self.host_socket, self.portal_socket, self.controller_socket), key=lambda p: len(str(p)))
+        sockets = (self.host_socket, self.portal_socket, self.controller_socket)
+        longest = max(sockets, key=lambda path: len(str(path)))
         if len(os.fsencode(longest)) > _SOCKET_PATH_LIMIT:
             raise StateDirBusy(
                 f"{longest} is longer than the {_SOCKET_PATH_LIMIT} bytes of a unix socket's path: "
@@ -40,7 +42,7 @@ class StateDir:
             )
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.root.chmod(0o700)
+            self._check_private()
             for directory in (self.engines, self.logs):
                 directory.mkdir(exist_ok=True)
             lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -57,9 +59,22 @@ class StateDir:
                 f"another `pilotlight up` (pid {owner}) owns {self.root}: "
                 "stop it, or choose another directory with --state"
             ) from error
+        for path in sockets:
+            if path.exists() and not path.is_socket():
+                os.close(lock)
+                raise StateDirBusy(f"{path} is in the way of a socket: remove it, or choose another --state")
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         self._lock = lock
+
+    def _check_private(self) -> None:
+        # Not mended here: who names /tmp by mistake must not find it closed to everybody else.
+        mode = stat.S_IMODE(self.root.stat().st_mode)
+        if mode & 0o077:
+            raise StateDirBusy(
+                f"{self.root} is open to others (mode {mode:o}), and what lies in it is as good as a password: choose a "
+                f"directory of its own with --state, or `chmod 700 {self.root}`"
+            )
 
     def release(self) -> None:
         """Give the directory up."""

@@ -90,6 +90,8 @@ class _Up:
         self._directory = directory
         host, port = loopback(listen, "--listen")
         self._listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if port and (host, port) == loopback(api_listen, "--api-listen"):
+            raise AddressTaken(f"--listen and --api-listen are both {self._listen}: give each a port of its own")
         self._stopped = asyncio.Event()
         self._hurried = asyncio.Event()
         self._api_socket = bind_tcp(api_listen, "--api-listen")

@@ -101,3 +101,8 @@ def listener_pid(tmp_path: Path) -> int:
     return next(
         p.pid for p in psutil.process_iter(["cmdline"]) if str(tmp_path / "c.sock") in (p.info["cmdline"] or ())
     )
+
+
+async def test_one_that_says_nothing_may_have_no_room_to(tmp_path: Path) -> None:
+    with pytest.raises(ChildFailed, match="is the disk full"):
+        await child(tmp_path, "import sys; sys.exit(1)").ensure()

@@ -39,10 +39,24 @@ def test_a_path_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
         StateDir(tmp_path / ("x" * 100)).acquire()
 
 
+def test_a_directory_that_others_may_open_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with pytest.raises(StateDirBusy, match=r"mode 755.*chmod 700"):
+        StateDir(tmp_path).acquire()
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
 def test_a_file_in_its_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     with pytest.raises(StateDirBusy, match="Choose another with --state"):
         StateDir(tmp_path / "state").acquire()
+
+
+def test_a_file_in_a_socket_s_place_is_named(tmp_path: Path) -> None:
+    state = StateDir(tmp_path)
+    state.portal_socket.write_text("")
+    with pytest.raises(StateDirBusy, match=r"portal\.sock is in the way"):
+        state.acquire()
 
 
 @pytest.mark.parametrize("damage", [b"", b"\n", b"\xff\xfe"])
