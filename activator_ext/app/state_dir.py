@@ -72,8 +72,8 @@ class StateDir:
         mode = stat.S_IMODE(self.root.stat().st_mode)
         if mode & 0o077:
             raise StateDirBusy(
-                f"{self.root} is open to others (mode {mode:o}), and what lies in it is as good as a password: choose a "
-                f"directory of its own with --state, or `chmod 700 {self.root}`"
+                f"{self.root} is open to others (mode {mode:o}), and what lies in it is as good as a password: "
+                f"choose a directory of its own with --state, or `chmod 700 {self.root}`"
             )
 
     def release(self) -> None:
