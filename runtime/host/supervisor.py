@@ -78,6 +78,7 @@ class Supervisor:
         self._idle = asyncio.Event()
         self._idle.set()
         self._retries: dict[str, asyncio.TimerHandle] = {}
+        self._due: deque[str] = deque()
         self.stopping = False
         self.lease_until: datetime | None = None
 
@@ -155,8 +156,21 @@ class Supervisor:
         return EngineDirs(cache=base / "cache", log=base / "engine.log", run=base / "run")
 
     def _reconcile(self, name: str) -> None:
-        service = self._services[name]
-        if self.stopping:
+        """Bring a service to its order.
+
+        What a step causes (a replica that begins to drain) asks for another round: it comes after this one, for a round
+        within a round would start the same replica twice.
+        """
+        self._due.append(name)
+        if len(self._due) > 1:
+            return
+        while self._due:
+            self._round(self._due[0])
+            self._due.popleft()
+
+    def _round(self, name: str) -> None:
+        service = self._services.get(name)
+        if service is None or self.stopping:
             return
         # Kept, not asked for in each view: it reads a file, and only what leads here can change it.
         service.next_kind = cache_kind(self._dirs(name, 0), service.spec)
@@ -209,14 +223,13 @@ class Supervisor:
 
     def _after_change(self, name: str) -> None:
         """A replica became ready or began to drain: an older one may now go, or another is needed."""
-        if name in self._services and not self.stopping:
-            self._reconcile(name)
-        else:
-            self._changed()
+        self._changed()
+        self._reconcile(name)
 
     def _ended(self, name: str, replica: Replica, failure: Failure | None) -> None:
         service = self._services[name]
-        service.replicas.pop(replica.ordinal, None)
+        if service.replicas.get(replica.ordinal) is replica:
+            del service.replicas[replica.ordinal]
         self._finished.append(replica.record)
         if failure is not None:
             self._count_failure(name, service, replica, failure)

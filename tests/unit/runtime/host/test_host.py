@@ -59,6 +59,10 @@ class HostProcess:
 
         return wait_for(reached, within_s=30, saying=f"{count} warm")
 
+    def began(self, count: int) -> None:
+        """Wait until so many starts have begun, ever."""
+        wait_for(lambda: len(self.view().starts) == count, within_s=10, saying=f"{count} starts")
+
     def engine_pids(self) -> list[int]:
         return [r.pid for s in self.view().services for r in s.replicas if r.pid is not None]
 
@@ -163,6 +167,20 @@ def test_a_new_spec_replaces_a_failing_one_at_once(host_with: Callable[[float], 
     host.order(1)
     assert host.view().services[0].retry_at is None
     host.warm(1)
+
+
+def test_edits_during_a_start_leave_one_engine(host_with: Callable[[float], HostProcess]) -> None:
+    """Each edit cancels the start under way and begins one other, not two."""
+    host = host_with(60.0)
+    make_model(host.root / "slow", start_s=1.5)
+    for edit in range(1, 4):
+        host.order(1, model="slow", args=(f"--max-num-seqs={edit}",))
+        host.began(edit)
+    host.warm(1)
+    starts = host.view().starts
+    assert [start.outcome for start in starts] == ["cancelled", "cancelled", "ready"]
+    engines = [p.pid for p in psutil.Process(host.process.pid).children() if p.status() != psutil.STATUS_ZOMBIE]
+    assert engines == host.engine_pids()
 
 
 def test_what_is_not_as_agreed_is_refused(host_with: Callable[[float], HostProcess]) -> None:
