@@ -77,7 +77,8 @@ def _tell_how_to_use(tell: Narrator, serving: Serving) -> None:
     tell.step("It goes on serving (KEEP=1)")
     tell.verbatim(
         f"""ask:   curl -N {serving.url}/v1/chat/completions -H 'content-type: application/json' \\
-         -d '{{"model": "{SERVICE}", "stream": true, "messages": [{{"role": "user", "content": "Hello"}}]}}'
+         -d '{{"model": "{SERVICE}", "stream": true, "max_tokens": 16,
+              "messages": [{{"role": "user", "content": "Hello"}}]}}'
 watch: .venv/bin/pilotlight status -w --state .demo/state
 stop:  kill -INT {serving.process.pid}"""
     )

@@ -235,19 +235,29 @@ class Controller:
             order = (view.host, spec, floor)
             if self._orders.get(service) == order and wanted_there.get(str(service)) == floor:
                 continue
-            asked_at = self._asked_at(service, decided.floor.demand, now)
-            if floor == 0:
+            edited = self._edited(service, order)
+            asked_at = now if edited else self._asked_at(service, decided.floor.demand, now)
+            if floor == 0 or edited:
                 self._learner.asked(service, None)
+            if edited and floor:
+                self.say(service, "edit", "its engine was edited: a new one replaces it")
+                self._learner.asked(service, asked_at)
             elif floor > wanted_there.get(str(service), 0):
                 self._learner.asked(service, asked_at)
-            await self._host.order(
-                ServiceOrder(spec=spec, replicas=floor, asked_at=asked_at, why=decided.floor.reason.text)
-            )
+            why = f"{'its engine was edited; ' if edited else ''}{decided.floor.reason.text}"
+            await self._host.order(ServiceOrder(spec=spec, replicas=floor, asked_at=asked_at, why=why))
             self._orders[service] = order
         for name in wanted_there.keys() - {str(service) for service in decision.services}:
             await self._host.forget(name)
             self._orders.pop(ServiceId.parse(name), None)
         self._take_view(await self._host.view())
+
+    def _edited(self, service: ServiceId, order: tuple[str, EngineSpec, int]) -> bool:
+        """Whether this host was ordered another engine before: other than by golden answers learned meanwhile."""
+        before = self._orders.get(service)
+        if before is None or before[0] != order[0]:
+            return False
+        return before[1].model_copy(update={"golden": order[1].golden}) != order[1]
 
     def _asked_at(self, service: ServiceId, demand: DemandKind | None, now: datetime) -> datetime:
         """T0: the first waiting request where requests asked, else this decision."""

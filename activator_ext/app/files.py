@@ -29,6 +29,8 @@ class Files:
         self._changed = changed
         self._report = report
         self._findings: tuple[Finding, ...] = ()
+        self._services: dict[ServiceId, LocalService] | None = None
+        self._bad = False
 
     def read(self) -> Loaded:
         """Read all files now; a good read is handed on."""
@@ -38,10 +40,20 @@ class Files:
                 self._report(str(finding))
         self._findings = loaded.findings
         if loaded.ok:
-            self._changed({service.id: service for service in loaded.services})
-        else:
+            self._take({service.id: service for service in loaded.services})
+        elif not self._bad:
             self._report("the files have errors: what was read before stays in force until they are mended")
+        self._bad = not loaded.ok
         return loaded
+
+    def _take(self, services: dict[ServiceId, LocalService]) -> None:
+        changes = [] if self._services is None else _changes(self._services, services)
+        if changes:
+            self._report(f"the files were read again: {', '.join(changes)}")
+        elif self._bad:
+            self._report("the files are good again, and say what they said before")
+        self._services = services
+        self._changed(services)
 
     async def watch(self) -> None:
         """Re-read on each change, until cancelled."""
@@ -57,6 +69,17 @@ class Files:
 
     def _reread(self) -> None:
         self.read()
+
+
+def _changes(before: Mapping[ServiceId, LocalService], after: Mapping[ServiceId, LocalService]) -> list[str]:
+    """Which services are new, gone or other than before, by name."""
+    words = dict.fromkeys(after.keys() - before.keys(), "is new")
+    words |= dict.fromkeys(before.keys() - after.keys(), "is gone")
+    for service in before.keys() & after.keys():
+        old, new = before[service], after[service]
+        if (old.policy, old.spec, old.names) != (new.policy, new.spec, new.names):
+            words[service] = "changed"
+    return [f"{service} {word}" for service, word in sorted(words.items())]
 
 
 def platform_of(choice: str) -> Literal["cpu", "cuda"]:

@@ -109,7 +109,13 @@ class _Up:
             lease=Lease(events_socket=str(directory.controller_socket)),
             report=say,
         )
-        self._files = Files(files, volumes, platform, changed=self._controller.take_services, report=say)
+        self._files = Files(
+            files,
+            volumes,
+            platform,
+            changed=self._controller.take_services,
+            report=lambda text: self._controller.say(None, "files", text),
+        )
         facade = Facade(
             controller=self._controller,
             history=self._history,

@@ -109,7 +109,7 @@ def _engine(
     env = allowed(container.env, findings)
     parsed = parse(container, findings)
     if container.gpu is not None and around.platform == "cpu":
-        fix = "Start with --platform cuda to use one."
+        fix = "Nothing to do without a GPU; with one, start with --platform cuda."
         findings.warning(*container.gpu, "a GPU is asked for, and the engine will run on the CPU", fix)
     timeout_s = _start_timeout_s(entry, findings)
     if parsed is None:

@@ -77,7 +77,7 @@ _Platform = Annotated[Platform, typer.Option(help="What engines run on; auto: cu
 app = typer.Typer(
     name="pilotlight",
     help="Models that cost nothing while idle and are ready before the first request.",
-    epilog=_epilog("pilotlight up chat.yaml", "pilotlight status -w", "pilotlight COMMAND --help"),
+    epilog=_epilog("pilotlight up chat.yaml runtime.yaml", "pilotlight status -w", "pilotlight COMMAND --help"),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -102,8 +102,8 @@ def _options(
 @app.command(
     "up",
     epilog=_epilog(
-        "pilotlight up chat.yaml policies/",
-        "pilotlight up chat.yaml --volume models=/srv/models --listen 127.0.0.1:9000",
+        "pilotlight up chat.yaml runtime.yaml policies/",
+        "pilotlight up . --volume models=/srv/models --listen 127.0.0.1:9000",
         "curl http://127.0.0.1:8080/v1/models",
     ),
 )
@@ -237,7 +237,10 @@ def holds(
 
 
 @app.command(
-    "preview", epilog=_epilog("pilotlight preview chat --days 14", "pilotlight preview chat --file chat.yaml --days 60")
+    "preview",
+    epilog=_epilog(
+        "pilotlight preview chat --days 14", "pilotlight preview chat --file . --volume models=/srv/models --days 60"
+    ),
 )
 @told
 def preview(
@@ -270,7 +273,10 @@ def preview(
 
 
 @app.command(
-    "check", epilog=_epilog("pilotlight check chat.yaml policies/", "pilotlight check . --volume models=/srv/models")
+    "check",
+    epilog=_epilog(
+        "pilotlight check chat.yaml runtime.yaml policies/", "pilotlight check . --volume models=/srv/models"
+    ),
 )
 @told
 def check(

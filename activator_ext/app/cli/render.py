@@ -99,7 +99,7 @@ def preview_summary(preview: PreviewView) -> str:
     count = len(preview.windows)
     return (
         f"{count} {'window' if count == 1 else 'windows'}, {preview.warm_hours:.1f} h warm or starting; a start is "
-        f"planned with {duration(preview.lead_time_s)} (P95). Requests come on top."
+        f"planned with {duration(preview.lead_time_s)} (P95). Schedules only: requests and holds come on top."
     )
 
 

@@ -85,6 +85,15 @@ class FakeHost:
             replicas.append(replica)
         self._put(view.model_copy(update={"replicas": tuple(replicas)}))
 
+    def restart(self, service: str, order: ServiceOrder) -> None:
+        """The starts under way are cancelled and begun anew from `order`."""
+        view = self._services[service]
+        for replica in view.replicas:
+            record = self._starts[replica.start_id]
+            self._starts[record.id] = record.model_copy(update={"outcome": "cancelled"})
+        replicas = tuple(self._begin(order, ordinal) for ordinal, _ in enumerate(view.replicas))
+        self._put(view.model_copy(update={"replicas": replicas}))
+
     def fail(self, service: str, failure: Failure, retry_at: datetime) -> None:
         """Every start of the service under way failed."""
         view = self._services[service]

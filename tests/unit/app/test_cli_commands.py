@@ -81,7 +81,7 @@ def test_starts(cli: Cli, controller: FakeController) -> None:
 def test_preview(cli: Cli, controller: FakeController) -> None:
     out = cli.run("preview", "chat").stdout
     assert "DST: clocks go forward" in out
-    assert "Requests come on top." in out
+    assert "requests and holds come on top." in out
     assert cli.read(PreviewView, "preview", "chat", "--days", "7") == controller.preview(CHAT, NOW, 7)
 
 

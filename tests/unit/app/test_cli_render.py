@@ -121,7 +121,8 @@ warm from             until                 replicas  why
                                                       moved to 03:00"""
     )
     assert render.preview_summary(preview) == (
-        "2 windows, 18.0 h warm or starting; a start is planned with 44 s (P95). Requests come on top."
+        "2 windows, 18.0 h warm or starting; a start is planned with 44 s (P95). "
+        "Schedules only: requests and holds come on top."
     )
 
 

@@ -143,7 +143,30 @@ async def test_an_edit_is_ordered_without_a_change_of_floor(bench: Bench) -> Non
     await bench.tick()
     bench.controller.take_services({CHAT: local(args=("--max-num-seqs=4",))})
     await bench.tick()
-    assert bench.host.orders[-1].spec.args == ("--max-num-seqs=4",)
+    order = bench.host.orders[-1]
+    assert (order.spec.args, order.why) == (("--max-num-seqs=4",), "its engine was edited; 1 waiting, 0 running")
+
+
+async def test_a_golden_answer_learned_is_no_edit(bench: Bench) -> None:
+    bench.requests(waiting=1)
+    await bench.tick()
+    await bench.ready(42.0)
+    await bench.tick(1.0)
+    assert bench.host.orders[-1].spec.golden.learned
+    assert not [text for text in bench.said if "edited" in text]
+
+
+async def test_an_edit_during_a_start_begins_a_new_clock(bench: Bench) -> None:
+    """The lead time of what starts now is not that of what was cancelled."""
+    bench.requests(waiting=1)
+    await bench.tick()
+    bench.controller.take_services({CHAT: local(args=("--max-num-seqs=4",))})
+    await bench.tick(100.0)
+    assert bench.host.orders[-1].asked_at == bench.now
+    bench.host.restart(str(CHAT), bench.host.orders[-1])
+    await bench.ready(30.0)
+    (sample,) = bench.history.lead_samples(CHAT)
+    assert sample.lead_s == 30.0
 
 
 async def test_bounds_hold_over_requests(bench: Bench) -> None:

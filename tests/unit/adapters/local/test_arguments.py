@@ -157,7 +157,7 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
         "command: [vllm, serve, /mnt/models]\nresources:\n  limits: {nvidia.com/gpu: 1, memory: 1Gi}",
         [
             "f.yaml:11: warning: spec.predictor.containers[0].resources.limits.nvidia.com/gpu: a GPU is asked for, and"
-            " the engine will run on the CPU. Start with --platform cuda to use one."
+            " the engine will run on the CPU. Nothing to do without a GPU; with one, start with --platform cuda."
         ],
     ),
 }
