@@ -164,9 +164,12 @@ class Supervisor:
         self._due.append(name)
         if len(self._due) > 1:
             return
-        while self._due:
-            self._round(self._due[0])
-            self._due.popleft()
+        try:
+            while self._due:
+                self._round(self._due[0])
+                self._due.popleft()
+        finally:
+            self._due.clear()
 
     def _round(self, name: str) -> None:
         service = self._services.get(name)
