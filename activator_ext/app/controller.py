@@ -222,6 +222,7 @@ class Controller:
             was = 0 if before is None else before.floor.replicas
             self.say(action.service, "floor", f"floor {was} → {action.replicas}: {action.reason.text}", action.reason)
         self._metrics.observe_decision(decision, self.decision)
+        self._learner.note_lateness(now, self.world, decision)
 
     async def _act(self, now: datetime, decision: Decision) -> None:
         """Bring the host's orders to the floors, judged by the host as it is now, not as it was remembered."""

@@ -6,7 +6,8 @@ from typing import Protocol
 
 from activator_ext.adapters.history import History
 from activator_ext.app.world import World
-from activator_ext.core.model import Decision, DemandKind, LeadSample, ServiceId, StartKind
+from activator_ext.core.model import Decision, DemandKind, LeadSample, ServiceId, StartKind, Warmth
+from activator_ext.core.warmth import best_warmth
 from runtime.contract import HostView, Mark, StartRecord
 
 
@@ -29,6 +30,7 @@ class Learner:
         self._say = say
         self._seen: dict[str, StartRecord] = {}
         self._asked: dict[ServiceId, datetime] = {}
+        self._late: set[tuple[ServiceId, DemandKind, datetime]] = set()
 
     def asked(self, service: ServiceId, at: datetime | None) -> None:
         """A floor above what is ready was asked for at `at` (the earliest counts); None: nothing is wanted any more."""
@@ -43,6 +45,19 @@ class Learner:
             if self._seen.get(start.id) != start:
                 self._note(world, start, decision)
         self._seen = {start.id: start for start in view.starts}
+
+    def note_lateness(self, now: datetime, world: World, decision: Decision) -> None:
+        """Say once of each announced minute that passes without a warm replica."""
+        late = set()
+        for service, decided in decision.services.items():
+            if best_warmth(world.replicas(service)) in (Warmth.WARM, Warmth.BUSY):
+                continue
+            for demand in decided.demands:
+                if demand.ready_by is not None and demand.ready_by <= now:
+                    late.add((service, demand.kind, demand.ready_by))
+        for service, kind, ready_by in sorted(late - self._late):
+            self._say(service, "late", f"not ready by {ready_by:%Y-%m-%d %H:%M:%S} UTC, the announced minute ({kind})")
+        self._late = late
 
     def _note(self, world: World, start: StartRecord, decision: Decision | None) -> None:
         before = self._seen.get(start.id)

@@ -208,6 +208,22 @@ async def test_a_locked_history_stops_nothing(bench: Bench) -> None:
     assert [start.outcome for start in bench.history.starts(CHAT, 10)] == ["ready"]
 
 
+async def test_a_minute_that_passes_is_told_once(bench: Bench) -> None:
+    bench.requests()
+    ready_by = BEGIN + timedelta(minutes=2)
+    bench.controller.world.holds = (Hold("hold-1", CHAT, 1, BEGIN, ready_by + timedelta(minutes=5), ready_by),)
+    await bench.tick()
+    await bench.tick(119.0)
+    assert not [text for text in bench.said if "not ready by" in text]
+    for _ in range(3):
+        await bench.tick(1.0)
+    assert [text for text in bench.said if "not ready by" in text] == [
+        "demo/chat: not ready by 2026-03-02 08:02:00 UTC, the announced minute (hold)"
+    ]
+    await bench.ready(10.0)
+    assert any("ready 12.0 s after its minute" in text for text in bench.said)
+
+
 async def test_the_portal_knows_every_service_before_the_first_decision(bench: Bench) -> None:
     (route,) = bench.feed.table().routes
     assert (route.service, route.warmth) == (str(CHAT), WireWarmth.COLD)
