@@ -130,7 +130,7 @@ class EngineStart:
             await self._clear()
             self._change(outcome="cancelled")
             raise
-        except Exception as error:
+        except Exception as error:  # whatever it was, the start has failed and its processes must go
             broken = Fault(FailureCause.SPAWN_FAILED, f"the start broke off: {type(error).__name__}: {error}")
             raise await self._failed(broken) from error
 
