@@ -55,15 +55,15 @@ def test_two_seeds_two_answers(up: Up) -> None:
 
 
 def test_openai_client_waits_and_streams(up: Up) -> None:
-    client = openai.OpenAI(base_url=f"http://{up.portal}/v1", api_key="none", timeout=START_S, max_retries=0)
-    assert {"test/one", "one", "test/two", "two"} <= {model.id for model in client.models.list()}
-    chunks = client.chat.completions.create(
-        model="test/one", messages=[{"role": "user", "content": "hello"}], stream=True, max_tokens=8, temperature=0
-    )
-    pieces = [chunk.choices[0].delta.content or "" for chunk in chunks]
-    whole = client.chat.completions.create(
-        model="one", messages=[{"role": "user", "content": "hello"}], max_tokens=8, temperature=0
-    )
+    with openai.OpenAI(base_url=f"http://{up.portal}/v1", api_key="none", timeout=START_S, max_retries=0) as client:
+        assert {"test/one", "one", "test/two", "two"} <= {model.id for model in client.models.list()}
+        chunks = client.chat.completions.create(
+            model="test/one", messages=[{"role": "user", "content": "hello"}], stream=True, max_tokens=8, temperature=0
+        )
+        pieces = [chunk.choices[0].delta.content or "" for chunk in chunks]
+        whole = client.chat.completions.create(
+            model="one", messages=[{"role": "user", "content": "hello"}], max_tokens=8, temperature=0
+        )
     assert "".join(pieces) == whole.choices[0].message.content
 
 
