@@ -53,7 +53,6 @@ class Controller:
         self._orders: dict[ServiceId, tuple[str, EngineSpec, int]] = {}
         self._created: dict[ServiceId, datetime] = {}
         self._etas: dict[ServiceId, datetime] = {}
-        self._goldens: dict[str, dict[str, tuple[int, ...]]] = {}
         self._wanted = asyncio.Event()
         self._services_read: dict[ServiceId, LocalService] | None = None
         self._ticking = False
@@ -212,7 +211,7 @@ class Controller:
         except HistoryError as error:
             # What could not be kept is still in the host's view, and tried again with the next.
             self._trouble(str(error))
-        self.world.host, self.world.host_reachable = view, True
+        self.world.take_view(view)
 
     def _record(self, now: datetime, decision: Decision) -> None:
         for action in decision.actions:
@@ -272,12 +271,11 @@ class Controller:
         spec = self.world.services[service].spec
         if spec.golden.tokens is not None:
             return spec
-        prompt = spec.golden.prompt
         try:
-            learned = self._goldens[prompt] = self._history.goldens(prompt)
+            learned = self._learner.goldens(spec.golden.prompt)
         except HistoryError as error:
             self._trouble(str(error))
-            learned = self._goldens.get(prompt, {})
+            learned = {}
         return spec.model_copy(update={"golden": spec.golden.model_copy(update={"learned": learned})})
 
     def _publish(self) -> None:

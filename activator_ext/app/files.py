@@ -32,21 +32,23 @@ class Files:
         self._services: dict[ServiceId, LocalService] | None = None
         self._bad = False
 
-    def read(self) -> Loaded:
+    def read(self) -> None:
         """Read all files now; a good read is handed on."""
-        loaded = load(self._paths, self._volumes, self._platform)
+        self.take(load(self._paths, self._volumes, self._platform))
+
+    def take(self, loaded: Loaded) -> None:
+        """Tell what is new in what was read; hand it on if it is good."""
         for finding in loaded.findings:
             if finding not in self._findings:
                 self._report(str(finding))
         self._findings = loaded.findings
         if loaded.ok:
-            self._take({service.id: service for service in loaded.services})
+            self._hand_on({service.id: service for service in loaded.services})
         elif not self._bad:
             self._report("the files have errors: what was read before stays in force until they are mended")
         self._bad = not loaded.ok
-        return loaded
 
-    def _take(self, services: dict[ServiceId, LocalService]) -> None:
+    def _hand_on(self, services: dict[ServiceId, LocalService]) -> None:
         changes = [] if self._services is None else _changes(self._services, services)
         if changes:
             self._report(f"the files were read again: {', '.join(changes)}")
@@ -57,18 +59,15 @@ class Files:
 
     async def watch(self) -> None:
         """Re-read on each change, until cancelled."""
-        watching = asyncio.create_task(watch(self._paths, self._reread))
+        watching = asyncio.create_task(watch(self._paths, self.read))
         try:
             # The watch compares with what it finds at its first step: an edit between the first read and that step
             # would be missed without one more read.
             await asyncio.sleep(0)
-            self._reread()
+            self.read()
             await watching
         finally:
             watching.cancel()
-
-    def _reread(self) -> None:
-        self.read()
 
 
 def _changes(before: Mapping[ServiceId, LocalService], after: Mapping[ServiceId, LocalService]) -> list[str]:

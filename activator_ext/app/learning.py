@@ -31,6 +31,13 @@ class Learner:
         self._seen: dict[str, StartRecord] = {}
         self._asked: dict[ServiceId, datetime] = {}
         self._late: set[tuple[ServiceId, DemandKind, datetime]] = set()
+        self._goldens: dict[str, dict[str, tuple[int, ...]]] = {}
+
+    def goldens(self, prompt: str) -> dict[str, tuple[int, ...]]:
+        """Every golden answer to this prompt, by golden key; read from the history once. Raises HistoryError."""
+        if prompt not in self._goldens:
+            self._goldens[prompt] = self._history.goldens(prompt)
+        return self._goldens[prompt]
 
     def asked(self, service: ServiceId, at: datetime | None) -> None:
         """A floor above what is ready was asked for at `at` (the earliest counts); None: nothing is wanted any more."""
@@ -102,8 +109,10 @@ class Learner:
         key, tokens = start.golden_key, start.golden_tokens
         if golden.tokens is not None or key is None or tokens is None:
             return
-        if self._history.golden(key, golden.prompt) is None:
+        known = self.goldens(golden.prompt)
+        if key not in known:
             self._history.set_golden(key, golden.prompt, tokens)
+            self._goldens[golden.prompt] = known | {key: tokens}
 
     def _lateness(self, service: ServiceId, start: StartRecord, decision: Decision | None) -> None:
         if decision is None or service not in decision.services:

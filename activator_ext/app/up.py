@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from activator_ext.adapters.history import History, HistoryError
 from activator_ext.adapters.hosts import HostClient, HostUnreachable
-from activator_ext.adapters.local.manifests import load
+from activator_ext.adapters.local.manifests import Loaded, load
 from activator_ext.adapters.portals import PortalClient
 from activator_ext.app.api import build_api
 from activator_ext.app.child import Child, ChildFailed
@@ -61,7 +61,7 @@ def up(
         say(f"error: {error}")
         return 1
     try:
-        return asyncio.run(_Up(directory, files, listen, api_listen, volumes, chosen, engine_command).run())
+        return asyncio.run(_Up(directory, files, listen, api_listen, volumes, chosen, engine_command).run(loaded))
     except (AddressTaken, ChildFailed, HistoryError, StateDirBusy) as error:
         say(f"error: {error}")
         return 1
@@ -140,8 +140,8 @@ class _Up:
             socket=directory.portal_socket,
         )
 
-    async def run(self) -> int:
-        """Begin, serve, end."""
+    async def run(self, loaded: Loaded) -> int:
+        """Begin with what was read of the files, serve, end."""
         loop = asyncio.get_running_loop()
         # A shell starts background jobs with SIGINT ignored, and `kill -INT` must end them all the same; of a SIGHUP
         # that is ignored, nohup meant it.
@@ -152,7 +152,7 @@ class _Up:
             loop.add_signal_handler(number, self._signalled)
         if self._history.notice is not None:
             say(self._history.notice)
-        self._files.read()
+        self._files.take(loaded)
         tasks: list[asyncio.Task[None]] = []
         try:
             for server in self._servers:

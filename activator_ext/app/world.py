@@ -35,6 +35,12 @@ class World:
     portal_seen_at: datetime | None = None
     lead_samples: dict[ServiceId, tuple[LeadSample, ...]] = field(default_factory=dict)
     holds: tuple[Hold, ...] = ()
+    _host_services: dict[str, ServiceView] = field(default_factory=dict)
+
+    def take_view(self, view: HostView) -> None:
+        """Take the host's view in: it has answered."""
+        self.host, self.host_reachable = view, True
+        self._host_services = {service.service: service for service in view.services}
 
     def take_report(self, report: PortalReport) -> bool:
         """Take the portal's queue in; True if a number of waiting or running requests changed."""
@@ -50,9 +56,7 @@ class World:
 
     def host_service(self, service: ServiceId) -> ServiceView | None:
         """The host's view of one service."""
-        if self.host is None:
-            return None
-        return next((view for view in self.host.services if view.service == str(service)), None)
+        return self._host_services.get(str(service))
 
     def queue(self, service: ServiceId, now: datetime) -> QueueView | None:
         """Its requests at the portal; None where the portal has been silent too long: unknown is not zero."""

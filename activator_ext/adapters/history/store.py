@@ -154,11 +154,6 @@ class History:
             )
             return cursor.rowcount == 1
 
-    def golden(self, golden_key: str, prompt: str) -> tuple[int, ...] | None:
-        """The tokens that starts of this golden key answered to this prompt, None if not known yet."""
-        rows = self._read("SELECT tokens FROM golden WHERE golden_key = ? AND prompt = ?", golden_key, prompt)
-        return tuple(json.loads(rows[0][0])) if rows else None
-
     def goldens(self, prompt: str) -> dict[str, tuple[int, ...]]:
         """Every known answer to this prompt, by golden key."""
         rows = self._read("SELECT golden_key, tokens FROM golden WHERE prompt = ?", prompt)

@@ -216,9 +216,9 @@ def test_a_golden_answer_belongs_to_weights_and_prompt(history: History) -> None
     history.set_golden("sha256:a", "hello", (1, 2, 3))
     history.set_golden("sha256:b", "hello", (4,))
     history.set_golden("sha256:b", "hello", (5,))
-    assert history.golden("sha256:a", "hello") == (1, 2, 3)
-    assert history.golden("sha256:b", "hello") == (5,)
-    assert history.golden("sha256:a", "other") is None
+    assert history.goldens("hello")["sha256:a"] == (1, 2, 3)
+    assert history.goldens("hello")["sha256:b"] == (5,)
+    assert history.goldens("other").get("sha256:a") is None
     assert history.goldens("hello") == {"sha256:a": (1, 2, 3), "sha256:b": (5,)}
     assert history.goldens("other") == {}
 
