@@ -120,7 +120,13 @@ class Up:
         """Send a signal and wait for the end; its exit status."""
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(within_s)
+        try:
+            return self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            left = [" ".join(process.cmdline()) for process in self.processes()]
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"up has not ended within {within_s:.0f} s; alive: {left}\n{self.said()}") from None
 
     def said(self) -> str:
         """All it printed so far."""

@@ -134,7 +134,9 @@ class Controller:
                 await asyncio.sleep(RETRY_S)
                 continue
             try:
-                await asyncio.wait_for(self._wanted.wait(), self._sleep_s())
+                # Not `asyncio.wait_for`: up to Python 3.11 it swallows a cancel that comes as the event is set.
+                async with asyncio.timeout(self._sleep_s()):
+                    await self._wanted.wait()
             except TimeoutError:
                 continue
             await asyncio.sleep(SETTLE_S)

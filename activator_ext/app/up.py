@@ -214,7 +214,8 @@ class _Up:
         """Replace the child whenever it ends."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(child.ended(), 5.0)
+                async with asyncio.timeout(5.0):
+                    await child.ended()
             try:
                 if await child.ensure():
                     self._controller.say(None, child.name, f"the {child.name} had ended and was begun again")

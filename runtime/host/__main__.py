@@ -81,7 +81,8 @@ class Host:
         while True:
             self._lease_changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._lease_changed.wait(), self._lease_s)
+                async with asyncio.timeout(self._lease_s):
+                    await self._lease_changed.wait()
                 continue
             print("no controller renewed the lease: draining and stopping", flush=True)
             self._stop(60.0)

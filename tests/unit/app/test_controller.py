@@ -1,11 +1,13 @@
 """The loop, stepped by hand: what it orders, what it remembers, what it tells the portal."""
 
+import asyncio
 import sqlite3
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from activator_ext.app.controller import SETTLE_S
 from activator_ext.core.model import Bounds, Hold, Policy, Warmth
 from runtime.contract import Failure, FailureCause, HostView
 from runtime.contract import Warmth as WireWarmth
@@ -239,3 +241,18 @@ async def test_the_portal_is_told_only_of_changes(bench: Bench) -> None:
     table = bench.feed.table()
     assert table.version == version + 1
     assert [endpoint.url for endpoint in table.routes[0].endpoints] == ["http://127.0.0.1:40001"]
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_wake_at_the_moment_of_the_cancel_does_not_keep_it_running(bench: Bench, steps: int) -> None:
+    """Python 3.11's `asyncio.wait_for` swallows a cancel that comes as the thing is done, and `up` never ended."""
+    bench.requests()
+    run = asyncio.create_task(bench.controller.run())
+    await asyncio.sleep(2 * SETTLE_S + 0.2)
+    bench.controller.wake()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    run.cancel()
+    done, _ = await asyncio.wait({run}, timeout=5)
+    run.cancel()
+    assert run in done
