@@ -6,9 +6,13 @@ import logging
 import resource
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import uvloop
+
 from activator_ext.portal.admin import AddressTaken
+from activator_ext.portal.limits import Limits
 from activator_ext.portal.server import Options, Portal
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -25,6 +29,13 @@ def parse(argv: list[str] | None = None) -> Options:
     parser.add_argument("--admin", type=Path, required=True, metavar="PATH", help="our own unix socket, mode 0600")
     parser.add_argument("--drain-s", type=float, default=60.0, help="how long running requests may go on after a stop")
     parser.add_argument("--orphan-s", type=float, default=60.0, help="how long to serve on without a controller")
+    limits = Limits()
+    for option, default, what in (
+        ("--head-s", limits.head_s, "how long a request's head may take from its first byte"),
+        ("--body-idle-s", limits.body_idle_s, "how long nothing more may come of a body that is being read"),
+        ("--keep-alive-s", limits.keep_alive_s, "how long a connection may stay open without a request"),
+    ):
+        parser.add_argument(option, type=float, default=default, help=f"{what} (default: %(default)g)")
     given = parser.parse_args(argv)
     host, _, port = given.listen.rpartition(":")
     host = host.strip("[]")
@@ -37,6 +48,7 @@ def parse(argv: list[str] | None = None) -> Options:
         admin=given.admin,
         drain_s=given.drain_s,
         orphan_s=given.orphan_s,
+        limits=replace(limits, head_s=given.head_s, body_idle_s=given.body_idle_s, keep_alive_s=given.keep_alive_s),
     )
 
 
@@ -56,7 +68,7 @@ def main() -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
-        asyncio.run(_serve(options))
+        uvloop.run(_serve(options))
     except AddressTaken as taken:
         print(f"portal: {taken}", file=sys.stderr)
         return 1

@@ -1,206 +1,355 @@
-"""One request through the portal: wait until an engine can answer, send it there, hand the answer back as it comes."""
+"""One request through the portal: wait until an engine can answer, send it there, hand the answer back as it comes.
+
+What needs no waiting happens in calls, without a task: a warm model costs two writes and no turn of the loop.
+"""
 
 import asyncio
 import json
 import logging
+from functools import lru_cache
+from urllib.parse import unquote, urlsplit
 
-import aiohttp
-from aiohttp import web
-
-from activator_ext.portal import sse
+from activator_ext.portal import models
 from activator_ext.portal.admission import Avoid
 from activator_ext.portal.door import Door
-from activator_ext.portal.intake import Intake
-from activator_ext.portal.progress import progress
-from activator_ext.portal.refusals import Outcome, Refusal, Refused, answer_too_large, engine_lost
-from activator_ext.portal.room import Ticket
-from activator_ext.portal.upstream import Answer, EngineLost, ask, response_headers
+from activator_ext.portal.engine import EngineConnection
+from activator_ext.portal.engines import Engines, Unreachable
+from activator_ext.portal.heads import AnswerHead, to_engine
+from activator_ext.portal.intake import Intake, Target, by_body, by_head, decoded, may_come, target
+from activator_ext.portal.refusals import Outcome, Refusal, Refused, answer_too_large, engine_lost, stopping
+from activator_ext.portal.reply import Client, Reply
+from activator_ext.portal.request import Request
+from activator_ext.portal.wait import Wait
 from runtime.contract import Endpoint
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 2
 _SHUTDOWN_STATUSES = (500, 503)  # what vLLM answers new requests with while it drains
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_UNKNOWN = Intake("", b"", streaming=False)
+_NOWHERE = Endpoint(replica="", url="")
 
 
 class Exchange:
-    """Carries one request from its intake to its end. `run` once."""
+    """Carries one request from its head to the last byte of its answer."""
 
-    def __init__(self, door: Door, session: aiohttp.ClientSession, request: web.BaseRequest, intake: Intake) -> None:
+    __slots__ = (
+        "_arrived_s",
+        "_attempts_left",
+        "_avoid",
+        "_client",
+        "_collected",
+        "_connection",
+        "_door",
+        "_endpoint",
+        "_engines",
+        "_intake",
+        "_over",
+        "_passing",
+        "_reply",
+        "_request",
+        "_status",
+        "_streamed",
+        "_task",
+        "_waited_s",
+        "_where",
+    )
+
+    def __init__(self, door: Door, engines: Engines, client: Client, request: Request) -> None:
         self._door = door
-        self._session = session
+        self._engines = engines
+        self._client = client
         self._request = request
-        self._intake = intake
+        self._reply = Reply(client, request)
         self._arrived_s = door.clock.elapsed_s()
+        self._where = self._find()
+        self._intake = _UNKNOWN
+        self._streamed = False  # the body is sent on as it comes, and never a second time
+        self._attempts_left = _ATTEMPTS
+        self._avoid: Avoid | None = None
+        self._endpoint = _NOWHERE  # on which it is counted as running
+        self._connection: EngineConnection | None = None
+        self._task: asyncio.Task[None] | None = None
         self._waited_s: float | None = None
-        self._beaten: web.StreamResponse | None = None  # the answer, if heartbeats began it
+        self._status = 0  # the engine's, once the first byte of its answer is here
+        self._passing = False  # the engine's answer goes on to the client as it comes
+        self._collected = bytearray()  # an answer that must become one event
+        self._over = False
 
-    async def run(self) -> web.StreamResponse:
-        """Answer the request. Cancelled when the client leaves; then place and engine request are given up."""
-        outcome = Outcome.FAILED
+    # The client's connection tells.
+
+    def head_arrived(self) -> None:
+        """The head is there: say no at once if the body need not come; else invite it."""
+        request, limit = self._request, self._door.limits.kept_body_bytes
+        where = self._where
+        if isinstance(where, Refusal):
+            # A body of bounded size is read away, and the connection can be used again.
+            if request.bad is not None or request.expects or request.length > limit:
+                self._refuse(where)
+            return
+        if request.expects:
+            self._client.write(_CONTINUE)
+        if request.length > limit:
+            self._stream_body()
+
+    def body_grew(self) -> None:
+        """More of the body has arrived, perhaps too much to be kept."""
+        if self._streamed:
+            self._send_on()
+        elif self._request.size > self._door.limits.kept_body_bytes:
+            self._stream_body()
+
+    def body_arrived(self) -> None:
+        """The body is whole."""
+        if self._streamed:
+            self._send_on()
+            return
         try:
-            try:
-                outcome, response = await self._attempts()
-            except Refused as refused:
-                response = await self._refuse(refused.refusal)
-                outcome = refused.refusal.outcome
-        except ConnectionError:  # of a write to the client: its answer has nowhere to go
-            outcome = Outcome.CLIENT_GONE
-            return self._beaten or web.Response()
-        except asyncio.CancelledError:
-            outcome = Outcome.STOPPING if self._door.stopping else Outcome.CLIENT_GONE
-            raise
-        finally:
-            self._door.metrics.ended(self._intake.service, outcome)
-        return response
+            where = self._found()
+            if self._request.method == b"GET" and where.path.startswith(models.PATH):
+                self._list_models(where)
+                return
+            body = decoded(self._request, where, self._door.limits.kept_body_bytes)
+            self._intake = by_body(self._request, body, where, self._door.table)
+            self._go(self._intake.service)
+        except Refused as refused:
+            self._refuse(refused.refusal)
 
-    async def _attempts(self) -> tuple[Outcome, web.StreamResponse]:
-        avoid: Avoid | None = None
-        attempts = _ATTEMPTS if self._intake.whole else 1
-        for left in reversed(range(attempts)):
-            endpoint = await self._endpoint(avoid)
+    def refuse(self, refusal: Refusal) -> None:
+        """The rest of the request cannot be read. If its answer has begun, that is broken off."""
+        if self._status:
+            self._reply.keeps = False
+            self._client.break_off()
+            self._finish(refusal.outcome)
+        else:
+            self._refuse(refusal)
+
+    def client_left(self) -> None:
+        """The client is gone: place and engine are given up."""
+        self._finish(Outcome.STOPPING if self._door.stopping else Outcome.CLIENT_GONE)
+
+    def client_slow(self, slow: bool) -> None:
+        """The client takes no more for now, or takes it again."""
+        if self._connection is not None:
+            self._connection.slow(slow)
+
+    # The engine's connection tells.
+
+    def answered(self, head: AnswerHead | None, data: bytes, *, ended: bool) -> None:
+        """A piece of the answer."""
+        if ended:
+            self._connection = None
+        if head is not None and not self._begin(head):
+            return
+        if self._passing:
+            self._reply.write(data)
+        else:
+            self._collected += data
+            if len(self._collected) > self._door.limits.kept_body_bytes:
+                self._refuse(answer_too_large(self._intake.service))
+                return
+        if ended:
+            self._end()
+
+    def engine_lost(self) -> None:
+        """The connection to the engine broke."""
+        self._connection = None
+        if self._passing:
+            log.warning("%s: the engine broke off in the middle of an answer", self._intake.service)
+            self._reply.keeps = False
+            self._client.break_off()
+            self._finish(Outcome.UPSTREAM_ERROR)
+        elif self._status:
+            self._refuse(engine_lost(self._intake.service))
+        else:
+            self._try_again()
+
+    def engine_slow(self, slow: bool) -> None:
+        """The engine takes no more of the body for now, or takes it again."""
+        self._client.read(not slow)
+
+    # Before an engine.
+
+    def _find(self) -> Target | Refusal:
+        if self._request.bad is not None:
+            return self._request.bad
+        if self._door.stopping:
+            return stopping()
+        try:
+            where = target(self._request, self._door.table)
+            may_come(self._request, where, self._door.limits.kept_body_bytes)
+        except Refused as refused:
+            return refused.refusal
+        return where
+
+    def _found(self) -> Target:
+        if isinstance(self._where, Refusal):
+            raise Refused(self._where)
+        return self._where
+
+    def _list_models(self, where: Target) -> None:
+        name = where.path.removeprefix(models.PATH).strip("/")
+        table = self._door.table
+        said = models.model(unquote(name), table) if name else models.models(table, where.route)
+        self._reply.own(200, {"Content-Type": "application/json"}, json.dumps(said).encode())
+        self._finish(None)
+
+    def _stream_body(self) -> None:
+        """From now on the body is sent on as it comes: what is not here yet waits in the network for an engine."""
+        try:
+            self._intake = by_head(self._request, self._found(), self._door.limits.kept_body_bytes)
+            self._streamed = True
+            self._attempts_left = 1
+            self._client.read(False)
+            self._go(self._intake.service)
+        except Refused as refused:
+            self._refuse(refused.refusal)
+
+    def _go(self, service: str) -> None:
+        """To an engine now if one is free, else wait; raises Refused."""
+        endpoint = self._door.admit(service, None, self._avoid)
+        if endpoint is not None:
+            self._ask(endpoint)
+        else:
+            self._task = asyncio.get_running_loop().create_task(self._wait(service))
+
+    async def _wait(self, service: str) -> None:
+        beat = (lambda text: self._reply.beat(service, text)) if self._intake.streaming else None
+        try:
+            ticket = self._door.enter(service, self._request.size)
             try:
-                return await self._answer(endpoint, last=not left)
-            except EngineLost:
-                log.warning("%s ended before its first byte; attempts left: %d", endpoint.replica, left)
+                # Kept here at once: a client that leaves in this very moment must give it back.
+                self._endpoint = await Wait(self._door, ticket, self._avoid, beat).endpoint()
             finally:
-                self._door.loads.end(self._intake.service, endpoint)
-            if left:
-                self._door.metrics.ended(self._intake.service, Outcome.RETRIED)
-            avoid = Avoid(endpoint, self._door.clock.elapsed_s() + self._door.limits.retry_grace_s)
-        raise Refused(engine_lost(self._intake.service))
+                self._waited_s = (self._waited_s or 0.0) + self._door.leave(ticket)
+        except Refused as refused:
+            self._refuse(refused.refusal)
+        else:
+            self._ask(self._endpoint)
 
-    async def _endpoint(self, avoid: Avoid | None) -> Endpoint:
-        """An endpoint on which this request is counted as running: the caller ends that."""
-        service = self._intake.service
-        if endpoint := self._door.admit(service, None, avoid):
-            return endpoint
-        ticket = self._door.enter(service, len(self._intake.kept))
+    # With an engine.
+
+    def _ask(self, endpoint: Endpoint) -> None:
+        self._task = None
+        self._endpoint = endpoint
+        connection = self._engines.idle(endpoint.url)
+        if connection is not None:
+            self._send(connection, endpoint)
+        else:
+            self._task = asyncio.get_running_loop().create_task(self._connect(endpoint))
+
+    async def _connect(self, endpoint: Endpoint) -> None:
         try:
-            beat_s = ticket.entered_s + self._door.limits.heartbeat_after_s
-            while (endpoint := self._door.admit(service, ticket, avoid)) is None:
-                beat_s = await self._wait(ticket, beat_s, avoid)
-            return endpoint
-        finally:
-            self._waited_s = (self._waited_s or 0.0) + self._door.leave(ticket)
+            connection = await self._engines.connect(endpoint.url)
+        except Unreachable:
+            self._task = None
+            self._try_again()
+            return
+        self._task = None
+        self._send(connection, endpoint)
 
-    async def _wait(self, ticket: Ticket, beat_s: float, avoid: Avoid | None) -> float:
-        """Until something may have changed; beats if it is time, and gives the time of the next beat."""
-        now_s = self._door.clock.elapsed_s()
-        streaming = self._intake.streaming
-        if streaming and now_s >= beat_s:
-            await self._beat(ticket)
-            return self._door.clock.elapsed_s() + self._door.limits.heartbeat_every_s
-        until = [ticket.deadline_s]
-        if streaming:
-            until.append(beat_s)
-        if avoid and avoid.until_s > now_s:
-            until.append(avoid.until_s)
-        await self._door.listen(ticket, min(until) - now_s)
-        return beat_s
+    def _send(self, connection: EngineConnection, endpoint: Endpoint) -> None:
+        request, (authority, prefix) = self._request, _where(endpoint.url)
+        path = prefix + self._intake.path_query
+        self._connection = connection
+        if self._streamed:
+            length = request.length if request.length >= 0 else None
+            connection.ask(self, to_engine(request, path, authority, length), b"", whole=False)
+            self._send_on()
+            self._client.read(True)
+        else:
+            body = request.body()
+            connection.ask(self, to_engine(request, path, authority, len(body)), body, whole=True)
 
-    async def _beat(self, ticket: Ticket) -> None:
-        route = self._door.route(ticket.service)
-        if self._beaten is None:
-            headers = {
-                "Content-Type": "text/event-stream; charset=utf-8",
-                "Cache-Control": "no-cache",
-                "x-pilotlight-service": ticket.service,
-            }
-            self._beaten = web.StreamResponse(headers=headers)
-            await self._beaten.prepare(self._request)
-        position = self._door.loads.room.position(ticket)
-        await self._beaten.write(sse.comment(progress(route, self._door.clock.now(), position)))
+    def _send_on(self) -> None:
+        """What has come of a streamed body, in the framing in which it came."""
+        if self._connection is None:
+            return
+        request = self._request
+        data = request.body()
+        request.chunks = []
+        if request.length < 0:
+            data = (b"%x\r\n%b\r\n" % (len(data), data) if data else b"") + (b"0\r\n\r\n" if request.whole else b"")
+        self._connection.send(data, last=request.whole)
 
-    async def _answer(self, endpoint: Endpoint, *, last: bool) -> tuple[Outcome, web.StreamResponse]:
-        answer = await ask(self._session, self._request, self._intake, endpoint)
-        upstream = answer.response
+    def _try_again(self) -> None:
+        """No byte of an answer came: once more, elsewhere if possible."""
+        service, endpoint = self._intake.service, self._endpoint
+        self._endpoint = _NOWHERE
+        self._door.loads.end(service, endpoint)
+        self._attempts_left -= 1
+        log.warning("%s ended before its first byte; attempts left: %d", endpoint.replica, self._attempts_left)
         try:
-            gone = not self._door.table.has(self._intake.service, endpoint)
-            if gone and not last and upstream.status in _SHUTDOWN_STATUSES:
-                raise EngineLost
-            self._intake.kept = b""
-            seconds = self._door.clock.elapsed_s() - self._arrived_s
-            self._door.metrics.first_byte(self._intake.service, seconds, waited=self._waited_s is not None)
-            outcome = Outcome.ANSWERED if upstream.status < 500 else Outcome.UPSTREAM_ERROR
-            if self._beaten is not None:
-                whole = await self._continue(self._beaten, answer)
-                return (outcome if whole else Outcome.UPSTREAM_ERROR), self._beaten
-            headers = response_headers(upstream.headers)
-            headers.update(self._own_headers(endpoint))
-            response = web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=headers)
-            await response.prepare(self._request)
-            whole = await self._pass_on(response, answer)
-            return (outcome if whole else Outcome.UPSTREAM_ERROR), response
-        except BaseException:
-            upstream.close()
-            raise
-        finally:
-            upstream.release()
+            if not self._attempts_left:
+                raise Refused(engine_lost(service))
+            self._door.metrics.ended(service, Outcome.RETRIED)
+            self._avoid = Avoid(endpoint, self._door.clock.elapsed_s() + self._door.limits.retry_grace_s)
+            self._go(service)
+        except Refused as refused:
+            self._refuse(refused.refusal)
 
-    def _own_headers(self, endpoint: Endpoint) -> dict[str, str]:
-        return {
-            "x-pilotlight-service": self._intake.service,
-            "x-pilotlight-replica": endpoint.replica,
-            "x-pilotlight-waited-ms": str(round(1000 * (self._waited_s or 0.0))),
-        }
+    # The answer.
 
-    async def _pass_on(self, response: web.StreamResponse, answer: Answer) -> bool:
-        """Each piece as it comes; False: the engine broke off, and so did we, that the client sees it.
-
-        `write` waits while the client is slow, and nothing more is read from the engine meanwhile.
-        """
-        chunk = answer.first
-        while chunk:
-            await response.write(chunk)
-            try:
-                chunk = await answer.response.content.readany()
-            except (aiohttp.ClientError, OSError):
-                log.warning("%s: the engine broke off in the middle of an answer", self._intake.service)
-                if self._request.transport is not None:
-                    self._request.transport.close()
-                return False
+    def _begin(self, head: AnswerHead) -> bool:
+        """The first byte is here; False: it is not handed back, since another engine is asked."""
+        service, endpoint = self._intake.service, self._endpoint
+        shutting_down = head.status in _SHUTDOWN_STATUSES and not self._door.table.has(service, endpoint)
+        if shutting_down and self._attempts_left > 1:
+            if self._connection is not None:
+                self._connection.drop()
+                self._connection = None
+            self._try_again()
+            return False
+        self._status = head.status
+        seconds = self._door.clock.elapsed_s() - self._arrived_s
+        self._door.metrics.first_byte(service, seconds, waited=self._waited_s is not None)
+        if self._streamed and not self._request.whole:
+            self._reply.keeps = False  # it answers before it has all of the body: what is left is not worth reading
+        elif not self._streamed:
+            self._request.chunks = []  # the answer may stream for minutes; the question is not needed any more
+        if self._door.stopping:
+            self._reply.keeps = False
+        own = (
+            b"x-pilotlight-service: " + service.encode(),
+            b"x-pilotlight-replica: " + endpoint.replica.encode(),
+            b"x-pilotlight-waited-ms: %d" % round(1000 * (self._waited_s or 0.0)),
+        )
+        self._passing = self._reply.begin(head, own)
         return True
 
-    async def _continue(self, response: web.StreamResponse, answer: Answer) -> bool:
-        """After heartbeats the status is spent: events go on as they are, any other answer becomes one event."""
-        upstream = answer.response
-        if upstream.status == 200 and upstream.content_type == "text/event-stream":
-            return await self._pass_on(response, answer)
-        body = bytearray(answer.first)
-        try:
-            while chunk := await upstream.content.readany():
-                body += chunk
-                if len(body) > self._door.limits.kept_body_bytes:
-                    raise Refused(answer_too_large(self._intake.service))
-        except (aiohttp.ClientError, OSError):
-            raise Refused(engine_lost(self._intake.service)) from None
-        said = bytes(body)
-        await response.write(sse.data(said if upstream.status == 200 else _as_error(upstream.status, said)))
-        return True
+    def _end(self) -> None:
+        if self._passing:
+            self._reply.end()
+        else:
+            self._reply.one_event(self._status, bytes(self._collected))
+        self._finish(Outcome.ANSWERED if self._status < 500 else Outcome.UPSTREAM_ERROR)
 
-    async def _refuse(self, refusal: Refusal) -> web.StreamResponse:
-        if self._beaten is not None:
-            await self._beaten.write(sse.data(refusal.body()))
-            return self._beaten
-        return refuse(refusal)
+    def _refuse(self, refusal: Refusal) -> None:
+        self._reply.refuse(refusal)
+        self._finish(refusal.outcome)
 
-
-def refuse(refusal: Refusal) -> web.Response:
-    """A refusal as a response of its own."""
-    response = web.Response(status=refusal.status, body=refusal.body(), headers=refusal.headers())
-    if refusal.outcome is Outcome.STOPPING:
-        response.force_close()
-    return response
+    def _finish(self, outcome: Outcome | None) -> None:
+        """Give everything back, once. `outcome` None: an answer of our own, which is no request to a service."""
+        if self._over:
+            return
+        self._over = True
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+        self._task = None
+        if self._connection is not None:
+            self._connection.drop()
+            self._connection = None
+        if self._endpoint is not _NOWHERE:
+            self._door.loads.end(self._intake.service, self._endpoint)
+            self._endpoint = _NOWHERE
+        if outcome is not None:
+            self._door.metrics.ended(self._intake.service or None, outcome)
+        self._client.done(keep=self._reply.keeps)
 
 
-def _as_error(status: int, body: bytes) -> bytes:
-    """An engine's error body as one line, in the shape of an error whatever it was."""
-    try:
-        said = json.loads(body)
-    except ValueError:
-        said = body[:2000].decode(errors="replace")
-    if not (isinstance(said, dict) and "error" in said):
-        message = said if isinstance(said, str) else json.dumps(said)
-        said = {"error": {"message": message, "type": "upstream_error", "code": status}}
-    return json.dumps(said).encode()
+@lru_cache(maxsize=1024)
+def _where(url: str) -> tuple[bytes, bytes]:
+    """Authority and path prefix of an engine's base URL."""
+    where = urlsplit(url)
+    return where.netloc.encode(), where.path.rstrip("/").encode()

@@ -34,6 +34,27 @@ class Limits:
     connect_s: float = 5.0
     """How long an engine may take to accept a connection."""
 
+    head_s: float = 10.0
+    """How long a request's head may take from its first byte: longer ones are slow on purpose (slow loris)."""
+
+    body_idle_s: float = 60.0
+    """How long nothing more may come of a body that is being read."""
+
+    keep_alive_s: float = 75.0
+    """How long a connection may stay open without a request; above the 60 s for which clients commonly keep theirs."""
+
+    stalled_s: float = 300.0
+    """How long a client may take nothing of an answer that is there for it; then its connection is closed."""
+
+    target_bytes: int = 8190
+    """The longest request target."""
+
+    head_bytes: int = 64 * 2**10
+    """The longest request head, target and all fields together."""
+
+    fields: int = 100
+    """The most header fields of one request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:

@@ -42,7 +42,11 @@ class Refusal:
     def headers(self) -> dict[str, str]:
         """Headers that belong to the answer."""
         headers = {"Content-Type": "application/json"}
-        return headers if self.retry_after_s is None else headers | {"Retry-After": str(self.retry_after_s)}
+        if self.status == 405:
+            headers["Allow"] = "GET, POST"
+        if self.retry_after_s is not None:
+            headers["Retry-After"] = str(self.retry_after_s)
+        return headers
 
 
 class Refused(Exception):

@@ -16,11 +16,11 @@ from aiohttp import web
 from activator_ext.portal.admin import admin_app, bind_loopback, bind_unix
 from activator_ext.portal.clock import Clock
 from activator_ext.portal.door import Door
+from activator_ext.portal.engines import Engines
 from activator_ext.portal.limits import Limits, Pace
-from activator_ext.portal.proxy import Proxy
+from activator_ext.portal.public import PublicFace
 from activator_ext.portal.reporter import Reporter
 from activator_ext.portal.sources import Link, RouteFeed
-from activator_ext.portal.upstream import open_session
 from activator_ext.portal.waker import Waker
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ class Options:
     admin: Path
     drain_s: float = 60.0
     orphan_s: float = 60.0
+    limits: Limits = Limits()
 
 
 class Portal:
@@ -54,7 +55,7 @@ class Portal:
         pace = pace or Pace()
         self.id = f"portal-{secrets.token_hex(4)}"
         self.listen = ""
-        self.door = Door(limits or Limits(), clock or Clock())
+        self.door = Door(limits or options.limits, clock or Clock())
         self.link = Link()
         self.serving = asyncio.Event()
         self._options = options
@@ -94,16 +95,21 @@ class Portal:
         log.info("%s ended", self.id)
 
     async def _run(self, listener: socket.socket) -> None:
-        async with open_session(self.door.limits.connect_s) as session, self._admin():
-            proxy = Proxy(self.door, session)
-            async with self._serving(proxy, listener) as site, self._tasks() as tasks:
+        engines = Engines(self.door.limits.connect_s, self.door.clock.elapsed_s)
+        public = PublicFace(self.door, engines)
+        try:
+            async with self._admin(), self._tasks(public) as tasks:
+                await public.begin(listener)
                 self.serving.set()
                 log.info("%s listens on %s", self.id, self.listen)
                 ended = await self._until_stop(tasks)
-                await site.stop()
-                await self._drain(proxy)
+                public.accept_no_more()
+                await self._drain(public)
                 for task in ended:
                     task.result()
+        finally:
+            public.cut()
+            engines.close()
 
     async def _until_stop(self, tasks: list[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
         """Until a stop is asked for or the controller is gone for too long; else the tasks that failed."""
@@ -118,9 +124,9 @@ class Portal:
             log.warning("no controller for %g s: draining", self._options.orphan_s)
         return done - {asked, orphaned}
 
-    async def _drain(self, proxy: Proxy) -> None:
+    async def _drain(self, public: PublicFace) -> None:
         self.door.stop_waiting()
-        cut, idle = asyncio.create_task(_wait(self._cut)), asyncio.create_task(proxy.idle())
+        cut, idle = asyncio.create_task(_wait(self._cut)), asyncio.create_task(public.idle())
         done, pending = await asyncio.wait(
             {cut, idle}, timeout=self._options.drain_s, return_when=asyncio.FIRST_COMPLETED
         )
@@ -128,25 +134,6 @@ class Portal:
             task.cancel()
         if idle not in done:
             log.warning("requests still running are cut off")
-
-    @contextlib.asynccontextmanager
-    async def _serving(self, proxy: Proxy, listener: socket.socket) -> AsyncIterator[web.BaseSite]:
-        server = web.Server(
-            proxy.handle,
-            handler_cancellation=True,
-            access_log=None,
-            keepalive_timeout=75,
-            max_line_size=8190,
-            max_field_size=16380,
-        )
-        runner = web.ServerRunner(server, shutdown_timeout=_FLUSH_S)
-        await runner.setup()
-        site = web.SockSite(runner, listener, backlog=1024)
-        try:
-            await site.start()
-            yield site
-        finally:
-            await runner.cleanup()
 
     @contextlib.asynccontextmanager
     async def _admin(self) -> AsyncIterator[None]:
@@ -163,9 +150,10 @@ class Portal:
             self._options.admin.unlink(missing_ok=True)
 
     @contextlib.asynccontextmanager
-    async def _tasks(self) -> AsyncIterator[list[asyncio.Task[None]]]:
-        """The conversations with controller and hosts; they go on while the portal drains."""
+    async def _tasks(self, public: PublicFace) -> AsyncIterator[list[asyncio.Task[None]]]:
+        """The conversations with controller and hosts, and the look at slow clients; they go on while it drains."""
         tasks = [asyncio.create_task(each.run()) for each in (self._feed, self._reporter, self._waker)]
+        tasks.append(asyncio.create_task(public.look()))
         try:
             yield tasks
         finally:

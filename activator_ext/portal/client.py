@@ -1,0 +1,313 @@
+"""One connection of a client: its requests, one after the other, and the answers in the same order."""
+
+import asyncio
+from collections import deque
+from typing import Protocol, cast
+
+import httptools
+
+from activator_ext.portal.exchange import Exchange
+from activator_ext.portal.limits import Limits
+from activator_ext.portal.refusals import Refusal, invalid
+from activator_ext.portal.request import Request
+
+# After a last answer, what the client still sends is read away for so long: closing with unread bytes resets the
+# connection, and the client would lose the answer with it (RFC 9112 §9.6).
+_LINGER_S = 2.0
+# A client may send further requests before it has its answer; more than this wait in the network.
+_AHEAD = 4
+
+
+class House(Protocol):
+    """What all connections share."""
+
+    limits: Limits
+
+    def exchange(self, client: "ClientConnection", request: Request) -> Exchange:
+        """Begin an exchange."""
+
+    def ended(self) -> None:
+        """An exchange has ended."""
+
+    def elapsed_s(self) -> float:
+        """The steady clock."""
+
+    def joined(self, client: "ClientConnection") -> None:
+        """A connection is open."""
+
+    def left(self, client: "ClientConnection") -> None:
+        """It is closed."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """Parses what comes and gives each request its exchange when its turn is there."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._limits = house.limits
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._reading: Request | None = None  # whose end has not come
+        self._queue: deque[Request] = deque()  # the first has its exchange, if there is one
+        self._exchange: Exchange | None = None
+        self._again = False  # a head is told to a second parser, without its upgrade
+        self._paused = False
+        self._closing = False  # the last answer is written: what still comes is read away
+        self._slow = False
+        self._unsent_bytes = 0
+        self._deadline_s = 0.0
+
+    # The exchange calls.
+
+    def write(self, data: bytes) -> None:
+        """Send to the client."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def read(self, on: bool) -> None:
+        """Read on, or let the rest wait in the network."""
+        if self._transport is not None and on == self._paused and not self._transport.is_closing():
+            self._paused = not on
+            (self._transport.resume_reading if on else self._transport.pause_reading)()
+            self._expect_more()
+
+    def break_off(self) -> None:
+        """Close, so that the client sees that its answer is not whole; what was written still goes out."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def done(self, *, keep: bool) -> None:
+        """The exchange is over; the next request's turn."""
+        self._exchange = None
+        whole = self._queue.popleft().whole
+        self._house.ended()
+        if self._closing or self._transport is None:
+            return
+        if not keep:
+            self._close(linger=not whole)
+            return
+        if len(self._queue) <= _AHEAD:
+            self.read(True)
+        if self._queue:
+            # Not from here: many requests that came at once would stack up calls.
+            asyncio.get_running_loop().call_soon(self._turn)
+        else:
+            self._deadline_s = self._house.elapsed_s() + self._limits.keep_alive_s
+
+    # The house calls.
+
+    @property
+    def unsent(self) -> bool:
+        """Whether a part of an answer still waits for the client to take it."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
+    def abort(self) -> None:
+        """Close at once, whatever is under way."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close_idle(self) -> None:
+        """Close unless a request is under way."""
+        if self._transport is not None and not self._queue:
+            self._transport.close()
+
+    def look(self, now_s: float) -> None:
+        """Called now and then: whether the client takes too long."""
+        if self._transport is None or not self._is_awaited(now_s) or now_s < self._deadline_s:
+            return
+        if self._closing or self._slow or (self._reading is None and not self._queue):
+            (self._transport.abort if self._slow or self._transport.is_closing() else self._transport.close)()
+        else:
+            self._refuse(invalid("the request took too long to arrive", "request_timeout", 408))
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its bases
+        self._deadline_s = self._house.elapsed_s() + self._limits.keep_alive_s
+        self._house.joined(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        self._transport = None
+        self._closing = True
+        self._house.left(self)
+        if self._exchange is not None:
+            self._exchange.client_left()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        if self._closing:
+            return
+        if self._reading is None and not self._queue:
+            self._deadline_s = self._house.elapsed_s() + self._limits.head_s
+        try:
+            self._feed(data)
+        except httptools.HttpParserError as error:
+            self._refuse_unreadable(error)
+        if len(self._queue) > _AHEAD:
+            self.read(False)
+
+    def eof_received(self) -> bool:
+        """Called by the loop. A client that sends no more has left, as nginx and Go's server see it too."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Called by the loop."""
+        self._slow, self._unsent_bytes = True, -1
+        if self._exchange is not None:
+            self._exchange.client_slow(True)
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        self._slow = False
+        self._expect_more()
+        if self._exchange is not None:
+            self._exchange.client_slow(False)
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        """Called by the parser."""
+        if not self._again:
+            self._reading = Request()
+
+    def on_url(self, part: bytes) -> None:
+        """Called by the parser, with the target or a part of it."""
+        if not self._again:
+            request = self._read()
+            request.target += part
+            if len(request.target) > self._limits.target_bytes:
+                what = f"the request's target is over {self._limits.target_bytes} bytes"
+                self._stop(invalid(what, "target_too_long", 414))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser; also for trailers, which end here."""
+        request = self._read()
+        if self._again or request.method:
+            return
+        refusal = request.add(name, value)
+        if request.head_bytes > self._limits.head_bytes or request.count > self._limits.fields:
+            what = f"the request's head is over {self._limits.head_bytes} bytes or {self._limits.fields} fields"
+            refusal = invalid(what, "head_too_large", 431)
+        if refusal is not None:
+            self._stop(refusal)
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser."""
+        if self._again or self._closing:
+            return
+        request, parser = self._read(), self._parser
+        method, version = parser.get_method(), parser.get_http_version()
+        refusal = request.close_head(method, version, keep_alive=parser.should_keep_alive() or parser.should_upgrade())
+        if refusal is not None:
+            self._stop(refusal)
+        self._queue.append(request)
+        self._expect_more()
+        if len(self._queue) == 1:
+            self._turn()
+
+    def on_body(self, data: bytes) -> None:
+        """Called by the parser."""
+        if self._closing:
+            return
+        request = self._read()
+        request.chunks.append(data)
+        request.size += len(data)
+        self._expect_more()
+        if self._exchange is not None and self._queue[0] is request:
+            self._exchange.body_grew()
+        elif request.size > self._limits.kept_body_bytes:
+            self._stop(invalid("the body is too large to be sent ahead of an answer", "body_too_large", 413))
+
+    def on_message_complete(self) -> None:
+        """Called by the parser."""
+        if self._closing or (self._parser.should_upgrade() and not self._again):
+            return  # in the second case the body, if there is one, is still to come
+        request, self._reading = self._read(), None
+        request.whole = True
+        if self._exchange is not None and self._queue[0] is request:
+            self._exchange.body_arrived()
+
+    # Inside.
+
+    def _read(self) -> Request:
+        if self._reading is None:
+            raise RuntimeError("a part of a message outside of one")
+        return self._reading
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if not self._closing:
+                self._without_upgrade()
+                self._feed(data[upgrade.args[0] :])
+
+    def _without_upgrade(self) -> None:
+        """Go on in HTTP/1.1, as a server may (RFC 9110 §7.8): a new parser is told the framing and no upgrade."""
+        request = self._read()
+        framing = b"Transfer-Encoding: chunked" if request.length < 0 else b"Content-Length: %d" % request.length
+        self._parser = httptools.HttpRequestParser(self)
+        self._again = True
+        self._parser.feed_data(b"POST / HTTP/1.1\r\nHost: x\r\n%b\r\n\r\n" % framing)
+        self._again = False
+
+    def _turn(self) -> None:
+        """The first request of the queue gets its exchange."""
+        if self._exchange is not None or not self._queue or self._closing:
+            return
+        request = self._queue[0]
+        exchange = self._exchange = self._house.exchange(self, request)
+        exchange.head_arrived()
+        if self._exchange is exchange and request.whole:
+            exchange.body_arrived()
+
+    def _is_awaited(self, now_s: float) -> bool:
+        """Whether the next step is the client's."""
+        if self._slow and self._transport is not None:
+            unsent_bytes = self._transport.get_write_buffer_size()
+            if unsent_bytes != self._unsent_bytes:  # it took something
+                self._unsent_bytes, self._deadline_s = unsent_bytes, now_s + self._limits.stalled_s
+            return True
+        return self._closing or not (self._paused or (self._reading is None and self._queue))
+
+    def _expect_more(self) -> None:
+        self._deadline_s = self._house.elapsed_s() + self._limits.body_idle_s
+
+    def _stop(self, refusal: Refusal) -> None:
+        """Read no further; the parser hands this on as an error of its own."""
+        self._read().bad = refusal
+        raise ValueError(refusal.code)
+
+    def _refuse_unreadable(self, error: httptools.HttpParserError) -> None:
+        if self._closing or (self._reading is None and self._queue and not self._queue[-1].keep_alive):
+            return  # what comes after a last request is nobody's
+        bad = self._reading.bad if self._reading is not None else None
+        self._refuse(bad or invalid(f"this is not HTTP/1.1: {error}", "bad_request"))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer what cannot be read on, in its turn; it is the last."""
+        request = self._reading or Request()
+        self._reading = None
+        request.bad, request.keep_alive = refusal, False
+        if request not in self._queue:
+            self._queue.append(request)
+        if self._exchange is not None and self._queue[0] is request:
+            self._exchange.refuse(refusal)
+        else:
+            self._turn()
+        self.read(False)
+
+    def _close(self, *, linger: bool) -> None:
+        self._closing = True
+        if self._transport is None:
+            return
+        if linger and self._transport.can_write_eof():
+            self._transport.write_eof()
+            self.read(True)
+            self._deadline_s = self._house.elapsed_s() + _LINGER_S
+        else:
+            self._transport.close()

@@ -1,0 +1,237 @@
+"""One connection to an engine: a request goes out, its answer comes back in pieces as they arrive."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import httptools
+
+from activator_ext.portal.heads import NOT_HANDED_BACK, AnswerHead
+
+# An answer's head that is larger than this comes from no engine that works.
+_HEAD_BYTES = 64 * 2**10
+
+
+class Asker(Protocol):
+    """Who asked, and hears of the answer."""
+
+    def answered(self, head: AnswerHead | None, data: bytes, *, ended: bool) -> None:
+        """A piece of the answer; `head` with the first one, which has a byte of body or is the end."""
+
+    def engine_lost(self) -> None:
+        """The connection ended before the answer was whole."""
+
+    def engine_slow(self, slow: bool) -> None:
+        """The engine takes no more of the body for now, or takes it again."""
+
+
+class _Incoming:
+    """What has come of one answer. `surplus`: there came more than the answer, which no client may ever see."""
+
+    __slots__ = (
+        "chunked", "content_type", "ended", "head", "head_bytes", "keep", "length", "lines", "named", "pieces",
+        "reason", "surplus", "told", "until_close",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.head: AnswerHead | None = None
+        self.reason = b""
+        self.lines: list[bytes] = []
+        self.named: list[bytes] = []
+        self.content_type = b""
+        self.length: int | None = None
+        self.head_bytes = 0
+        self.chunked = False
+        self.until_close = False
+        self.pieces: list[bytes] = []
+        self.told = False
+        self.ended = False
+        self.surplus = False
+        self.keep = False
+
+    def add(self, name: bytes, value: bytes) -> None:
+        """Take one header field."""
+        self.head_bytes += len(name) + len(value) + 4
+        if self.head_bytes > _HEAD_BYTES:
+            raise ValueError("the head is too large")
+        low = name.lower()
+        if low not in NOT_HANDED_BACK:
+            self.lines.append(b"%b: %b" % (name, value))
+            if low == b"content-type":
+                self.content_type = value
+        elif low == b"content-length":
+            self.length = int(value)
+        elif low == b"transfer-encoding":
+            self.chunked = True
+        elif low == b"connection":
+            self.named += [each.strip().lower() for each in value.split(b",")]
+
+    def close_head(self, status: int) -> None:
+        """The head is there."""
+        if self.named:
+            self.lines = [line for line in self.lines if line.partition(b":")[0].lower() not in self.named]
+        length = 0 if status in (204, 304) else None if self.chunked else self.length
+        self.until_close = length is None and not self.chunked
+        self.head = AnswerHead(status, self.reason, tuple(self.lines), self.content_type, length)
+
+
+class EngineConnection(asyncio.Protocol):
+    """Carries one request at a time. After a whole answer it goes back to its pool, if the engine keeps it open."""
+
+    def __init__(self, give_back: Callable[["EngineConnection"], None]) -> None:
+        self.idle_since_s = 0.0
+        self._give_back = give_back
+        self._transport: asyncio.Transport | None = None
+        self._asker: Asker | None = None
+        self._sent_whole = True
+        self._paused = False
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer = _Incoming()
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request can be sent on it."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def ask(self, asker: Asker, head: bytes, body: bytes, *, whole: bool) -> None:
+        """Send a request; `whole` False: more of its body follows by `send`."""
+        self._asker = asker
+        self._sent_whole = whole
+        if self._transport is not None:  # else `connection_lost` is on its way to the asker
+            self._transport.write(head)
+            if body:
+                self._transport.write(body)
+
+    def send(self, data: bytes, *, last: bool) -> None:
+        """Send more of the body."""
+        if self._transport is not None and not self._transport.is_closing():
+            if data:
+                self._transport.write(data)
+            self._sent_whole = self._sent_whole or last
+
+    def slow(self, slow: bool) -> None:
+        """The client takes no more for now, or takes it again: so do we."""
+        if slow != self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = slow
+            (self._transport.pause_reading if slow else self._transport.resume_reading)()
+
+    def drop(self) -> None:
+        """Give the request up: the engine sees its connection closed, and stops computing for it."""
+        self._asker = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its bases
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        if self._asker is None:  # nobody asked: whatever this is, no client may ever see it
+            self.drop()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            if not self._answer.ended:
+                self._fail()
+                return
+            self._answer.surplus = True
+        self._hand_on()
+
+    def eof_received(self) -> bool:
+        """Called by the loop."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        self._transport = None
+        if self._asker is None:
+            return
+        if self._answer.head is not None and self._answer.until_close and exc is None:
+            self._answer.ended = self._answer.surplus = True
+            self._hand_on()
+        else:
+            self._fail()
+
+    def pause_writing(self) -> None:
+        """Called by the loop."""
+        if self._asker is not None:
+            self._asker.engine_slow(True)
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        if self._asker is not None:
+            self._asker.engine_slow(False)
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        """Called by the parser."""
+        if self._answer.ended:  # a second answer to one question
+            self._answer.surplus = True
+
+    def on_status(self, reason: bytes) -> None:
+        """Called by the parser, with the phrase or a part of it."""
+        if not self._answer.ended:
+            self._answer.reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser; also for trailers, which end here."""
+        if self._answer.head is None:
+            self._answer.add(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser."""
+        status = self._parser.get_status_code()
+        if status == 101:
+            raise ValueError("an upgrade that nobody asked for")
+        # Below 200 it is an interim answer: the next one counts.
+        if status >= 200 and self._answer.head is None:
+            self._answer.close_head(status)
+
+    def on_body(self, data: bytes) -> None:
+        """Called by the parser."""
+        if not self._answer.surplus:
+            self._answer.pieces.append(data)
+
+    def on_message_complete(self) -> None:
+        """Called by the parser."""
+        if self._answer.head is None:
+            self._answer = _Incoming()
+        elif not self._answer.surplus:
+            self._answer.ended = True
+            self._answer.keep = self._parser.should_keep_alive()
+
+    # Inside.
+
+    def _hand_on(self) -> None:
+        """Tell the asker what came, once there is a byte of body or the end."""
+        answer, asker = self._answer, self._asker
+        if asker is None or not (answer.pieces or answer.ended):
+            return
+        data = answer.pieces[0] if len(answer.pieces) == 1 else b"".join(answer.pieces)
+        answer.pieces = []
+        first = None if answer.told else answer.head
+        answer.told = True
+        if answer.ended:
+            self._asker = None
+            self._let_go(reusable=answer.keep and self._sent_whole and not answer.surplus)
+        asker.answered(first, data, ended=answer.ended)
+
+    def _let_go(self, *, reusable: bool) -> None:
+        self._answer = _Incoming()
+        if reusable and self.usable:
+            self.slow(False)
+            self._give_back(self)
+        elif self._transport is not None:
+            self._transport.close()
+
+    def _fail(self) -> None:
+        asker, self._asker = self._asker, None
+        if self._transport is not None:
+            self._transport.abort()
+        if asker is not None:
+            asker.engine_lost()

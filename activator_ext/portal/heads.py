@@ -1,0 +1,67 @@
+"""Heads as bytes: the request's for an engine, the answer's for a client. Pure but for a fresh trace id."""
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+
+from activator_ext.portal.request import Request
+
+# RFC 9110 §7.6.1; the framing is chosen anew for each client.
+NOT_HANDED_BACK = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
+    b"upgrade content-length".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerHead:
+    """An engine's status line and its end-to-end fields, as `Name: value`. `length` None: the end will tell."""
+
+    status: int
+    reason: bytes
+    lines: tuple[bytes, ...]
+    content_type: bytes
+    length: int | None
+
+
+def to_engine(request: Request, path: bytes, authority: bytes, length: int | None) -> bytes:
+    """The head that an engine gets; `length` None: the body follows in chunks.
+
+    A client without a trace gets a fresh one: vLLM joins a request that has none to the trace of its cold start.
+    """
+    parts = [request.method, b" ", path, b" HTTP/1.1\r\nHost: ", authority, b"\r\nAccept-Encoding: identity\r\n"]
+    for line in request.lines:
+        parts += (line, b"\r\n")
+    if b"traceparent" not in request.fields:
+        token = secrets.token_hex(24)
+        parts.append(f"traceparent: 00-{token[:32]}-{token[32:]}-01\r\n".encode())
+    if length is None:
+        parts.append(b"Transfer-Encoding: chunked\r\n\r\n")
+    elif length or request.method == b"POST":
+        parts.append(b"Content-Length: %d\r\n\r\n" % length)
+    else:
+        parts.append(b"\r\n")
+    return b"".join(parts)
+
+
+def to_client(status: int, reason: bytes, lines: Iterable[bytes], framing: bytes, connection: bytes) -> bytes:
+    """The head that a client gets. `framing` and `connection` are whole lines with their ends, or empty."""
+    parts = [b"HTTP/1.1 %d %b\r\n" % (status, reason)]
+    for line in lines:
+        parts += (line, b"\r\n")
+    parts += (framing, connection, b"\r\n")
+    return b"".join(parts)
+
+
+def own_lines(headers: dict[str, str]) -> list[bytes]:
+    """Fields of an answer of our own, with the date that RFC 9110 §6.6.1 asks of who answers."""
+    return [f"{name}: {value}".encode() for name, value in headers.items()] + [
+        f"Date: {formatdate(usegmt=True)}".encode()
+    ]
+
+
+def reason_of(status: int) -> bytes:
+    """The phrase that goes with a status."""
+    return HTTPStatus(status).phrase.encode()
