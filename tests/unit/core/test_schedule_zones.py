@@ -72,6 +72,8 @@ def judge_change(zone: str, at: datetime, before: int, after: int) -> None:
     amid, beside = low + (high - low) / 2, high + 17 * MINUTE
     for begin, until in ((amid, beside), (low - 33 * MINUTE, amid), (low, high), (low - MINUTE, high + MINUTE)):
         judge(daily(begin), daily(until), zone, at - DAY, at + 2 * DAY, walked)
+        # The clock shows some of these times again in the hour after a change back.
+        judge(daily(begin), daily(until), zone, at + (high - low) / 5, at + 2 * DAY, walked)
     every = Cron("*/10 * * * *", (frozenset(range(0, 60, 10)), *whole()[1:]), either=False)
     judge(every, Cron("* * * * *", whole(), either=False), zone, at - DAY / 8, at + DAY / 8, walked)
 
@@ -110,10 +112,13 @@ def judge_random(seed: int) -> None:
     rng = random.Random(seed)
     zone = rng.choice(ZONES)
     start = utc_minute(rng, datetime(1990, 1, 1, tzinfo=UTC), datetime(2037, 1, 1, tzinfo=UTC))
-    if rng.random() < 0.5:
-        change = next(changes(zone, start, start + 365 * DAY), None)
-        start = start if change is None else change[0] + rng.randrange(-3000, 1500) * MINUTE
-    begins, untils = (random_cron(rng, dense=rng.random() < 0.7) for _ in range(2))
+    change = next(changes(zone, start, start + 365 * DAY), None) if rng.random() < 0.5 else None
+    near = None
+    if change is not None:
+        start, near = change[0] + rng.randrange(-3000, 180) * MINUTE, change[0] + change[1] * MINUTE
+    begins, untils = (
+        random_cron(rng, dense=rng.random() < 0.7, near=near if rng.random() < 0.7 else None) for _ in range(2)
+    )
     far = any(len(cron.fields[2]) < 31 or len(cron.fields[3]) < 12 or cron.nth for cron in (begins, untils))
     first = (start - (FAR_BACK if far else BACK)).replace(hour=0, minute=0)
     end = start + rng.randrange(1, int(AHEAD / MINUTE)) * MINUTE

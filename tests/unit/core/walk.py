@@ -42,10 +42,13 @@ class Cron:
         return self.text
 
 
-def random_cron(rng: random.Random, *, dense: bool) -> Cron:
-    """An expression in any of the notations; `dense`: it fires at least every few days."""
+def random_cron(rng: random.Random, *, dense: bool, near: datetime | None = None) -> Cron:
+    """An expression in any of the notations; `dense`: it fires at least every few days; `near` this wall time."""
     minute = _field(rng, 0, rng.choice(["one", "list", "step"]))
     hour = _field(rng, 1, rng.choice(["one", "one", "list", "range", "star", "step"]))
+    if near is not None:
+        chosen = frozenset((near.hour + rng.randint(-1, 1)) % 24 for _ in range(rng.randint(1, 2)))
+        hour = ",".join(map(str, chosen)), chosen
     day, month, weekday = ("*", _every(2)), ("*", _every(3)), ("*", _every(4))
     nth: frozenset[tuple[int, int]] = frozenset()
     shape = rng.choice(["daily", "week"] if dense else ["daily", "week", "month", "month", "both", "year", "nth"])
