@@ -8,6 +8,8 @@ import socket
 import struct
 from pathlib import Path
 
+from activator_ext.app.pulse import Pulse, look
+
 # How often something outside our control is looked at again.
 _LOOK_S = 0.1
 
@@ -19,9 +21,10 @@ class ChildFailed(Exception):
 class Child:
     """Keeps one process alive that listens on a unix socket.
 
-    It lives while its socket takes connections, which the kernel does for it however busy it is: on a machine with
-    more work than cores, a process that answers late is not replaced, for its open streams would end with it.
-    The process gets a session of its own: the terminal's Ctrl-C reaches `up` alone, which then stops it in order.
+    It lives while its socket takes connections, which the kernel does for it however busy it is, and while it runs at
+    all (`pulse`): on a machine with more work than cores, a process that answers late is not replaced, for its open
+    streams would end with it. The process gets a session of its own: the terminal's Ctrl-C reaches `up` alone, which
+    then stops it in order.
     """
 
     def __init__(self, name: str, argv: list[str], *, log: Path, socket: Path, begin_s: float = 60.0) -> None:
@@ -34,6 +37,20 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._adopted_pid = 0
         self._log_begin = 0
+        self._pulse = Pulse()
+
+    def standstill(self) -> str | None:
+        """What is the matter with one that does not run any more; None: it runs, or patience is not at its end.
+
+        Asked again and again, a few seconds apart: each time knocks at the socket, which a sound process wakes up for.
+        """
+        pid = self._listener() or self._pid()
+        return self._pulse.feel(pid, look(pid), asyncio.get_running_loop().time())
+
+    def stopped(self) -> bool:
+        """Whether who listens now was stopped by a signal: nobody will answer there."""
+        seen = look(self._listener() or 0)
+        return seen is not None and seen.state == "T"
 
     async def ensure(self) -> bool:
         """Have it running; True if it had to be spawned. Raises ChildFailed."""
@@ -79,15 +96,23 @@ class Child:
         return False
 
     async def kill(self) -> None:
-        """End it at once, however it came here."""
+        """End it at once, however it came here. Raises ChildFailed if the kernel cannot: it hangs in a dead disk."""
+        listener = self._listener()
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGKILL)
-            await self._process.wait()
-        if self._adopted_pid and self._listener() == self._adopted_pid:
+        elif listener is not None and (pid := listener or self._adopted_pid):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._adopted_pid, signal.SIGKILL)
-            await self.wait_gone(self._begin_s)
+                os.kill(pid, signal.SIGKILL)
+        else:
+            return
+        if not await self.wait_gone(self._begin_s):
+            raise ChildFailed(f"the {self.name} (pid {self._pid()}) was killed and does not end: see its state in ps")
+
+    def _pid(self) -> int:
+        """Whom we keep, by what we know; 0 if nobody."""
+        spawned = self._process is not None and self._process.returncode is None
+        return self._process.pid if spawned and self._process is not None else self._adopted_pid
 
     def _listener(self) -> int | None:
         """The pid of who listens on the socket, None if nobody does (0: somebody whose queue is full).

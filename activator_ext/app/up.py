@@ -24,11 +24,14 @@ from activator_ext.app.metrics import Metrics
 from activator_ext.app.routes import RouteFeed
 from activator_ext.app.servers import AddressTaken, Server, address_of, bind_tcp, bind_unix, loopback
 from activator_ext.app.state_dir import StateDir, StateDirBusy
+from activator_ext.app.streams import tell
 from runtime.contract import Lease
 
 VERSION = version("pilotlight")
 # Running answers may take this long to finish after Ctrl-C or SIGTERM; a second signal does not wait.
 DRAIN_S = 60.0
+# How often the host and the portal are looked at; one that ends is noticed at once.
+LOOK_S = 5.0
 
 
 def now() -> datetime:
@@ -71,7 +74,7 @@ def up(
 
 def say(text: str) -> None:
     """One line to whoever watches this process."""
-    print(f"{datetime.now().astimezone():%H:%M:%S} {text}", file=sys.stderr, flush=True)
+    tell(f"{datetime.now().astimezone():%H:%M:%S} {text}")
 
 
 class _Up:
@@ -145,7 +148,7 @@ class _Up:
         loop = asyncio.get_running_loop()
         # A shell starts background jobs with SIGINT ignored, and `kill -INT` must end them all the same; of a SIGHUP
         # that is ignored, nohup meant it.
-        numbers = [signal.SIGINT, signal.SIGTERM]
+        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
         for number in numbers:
@@ -183,6 +186,10 @@ class _Up:
 
     async def _begin_children(self) -> None:
         """Adopt what an `up` that died has left, if it is of this version and address; else begin anew."""
+        for child in (self._host_child, self._portal_child):
+            if child.stopped():
+                say(f"the {child.name} of an earlier `up` is stopped by a signal: it is ended and begun anew")
+                await child.kill()
         health = await self._portal.health()
         if health is not None and (health.version != VERSION or health.listen != self._listen):
             await self._portal.stop()
@@ -211,18 +218,22 @@ class _Up:
         return await self._portal.health() is not None
 
     async def _keep(self, child: Child) -> None:
-        """Replace the child whenever it ends."""
+        """Replace the child whenever it ends, or does not run any more."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(5.0):
+                async with asyncio.timeout(LOOK_S):
                     await child.ended()
             try:
+                what = child.standstill()
+                if what is not None:
+                    await child.kill()
                 if await child.ensure():
-                    self._controller.say(None, child.name, f"the {child.name} had ended and was begun again")
+                    text = f"the {child.name} {what or 'had ended'} and was begun again"
+                    self._controller.say(None, child.name, text)
                     self._controller.wake()
             except ChildFailed as error:
                 say(f"error: {error}")
-                await asyncio.sleep(5.0)
+                await asyncio.sleep(LOOK_S)
 
     async def _tell(self) -> None:
         """Publish where we listen and greet."""

@@ -55,13 +55,13 @@ def parse(argv: list[str] | None = None) -> Options:
 async def _serve(options: Options) -> None:
     portal = Portal(options)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, portal.stop)
     await portal.run()
 
 
 def main() -> int:
-    """Serve until SIGTERM, SIGINT, `POST /stop` or the loss of the controller; the exit status is 0 then."""
+    """Serve until SIGTERM, SIGINT, SIGQUIT, `POST /stop` or the loss of the controller; the exit status is 0 then."""
     options = parse()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s portal %(levelname)s %(message)s", stream=sys.stderr)
     # Each request costs two descriptors, and the usual soft limit of 1024 is below what may wait.

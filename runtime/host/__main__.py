@@ -51,7 +51,7 @@ class Host:
     async def run(self) -> None:
         """Serve until the lease ends, a stop is asked for or a signal comes; then drain everything."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
             loop.add_signal_handler(number, self._stop, 60.0)
         await self._spans.start()
         runner = web.AppRunner(AdminApi(self._supervisor, renew=self._renew, stop=self._stop).app(), access_log=None)

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from activator_ext.app.cli.failures import told
+from activator_ext.app.streams import told_if_unwritten
 
 _EXIT_CODES = "Exit codes: 0 done, 1 it could not be done (stderr says what to do), 2 the command line is wrong."
 
@@ -86,8 +87,9 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """The entry point of the `pilotlight` script."""
-    app(prog_name="pilotlight")
+    """What the `pilotlight` script runs (activator_ext/__main__.py)."""
+    with told_if_unwritten():
+        app(prog_name="pilotlight")
 
 
 @app.callback()

@@ -9,6 +9,7 @@ import typer
 from activator_ext.app.cli.client import ApiClient
 from activator_ext.app.cli.render import event_line
 from activator_ext.app.cli.terminal import local_zone
+from activator_ext.app.streams import interruptible
 
 FOLLOW_EVERY_S = 0.5
 """How often `events -f` asks for more."""
@@ -21,7 +22,8 @@ def events(state: Path, *, follow: bool, limit: int, as_json: bool) -> None:
             typer.echo(client.events(-limit, limit).text)
             return
         try:
-            follow_events(client, limit, as_json=as_json, sleep=time.sleep if follow else None)
+            with interruptible():
+                follow_events(client, limit, as_json=as_json, sleep=time.sleep if follow else None)
         except KeyboardInterrupt:
             return
 

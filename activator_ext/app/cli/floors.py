@@ -15,6 +15,7 @@ from activator_ext.app.cli.failures import CliError
 from activator_ext.app.cli.render import clock, hold_line, holds_table, printable, progress_line
 from activator_ext.app.cli.terminal import console, local_zone, now
 from activator_ext.app.cli.times import parse_duration, parse_instant, parse_zone
+from activator_ext.app.streams import interruptible
 from activator_ext.app.views import HoldRequest, HoldView, ServiceStatus
 from activator_ext.core.model import ServiceId, Warmth
 
@@ -79,7 +80,7 @@ def wait_until_warm(
     out = console(stderr=True)
     said = ""
     try:
-        with out.status("") as spinner:
+        with interruptible(), out.status("") as spinner:
             while True:
                 status = client.service(service).value
                 if _warm(status) >= hold.replicas:

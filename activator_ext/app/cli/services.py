@@ -17,6 +17,7 @@ from activator_ext.app.cli.render import (
 )
 from activator_ext.app.cli.terminal import console, local_zone, now
 from activator_ext.app.cli.waterfall import waterfall
+from activator_ext.app.streams import interruptible
 from runtime.contract import StartRecord
 
 WATCH_EVERY_S = 1.0
@@ -49,7 +50,7 @@ def status(state: Path, service: str | None, *, watch: bool, as_json: bool) -> N
 def redraw(out: Console, draw: Callable[[], RenderableType], sleep: Callable[[float], None]) -> None:
     """Draw in place until Ctrl-C, which is the way to end it and no failure."""
     try:
-        with Live(draw(), console=out, auto_refresh=False) as live:
+        with interruptible(), Live(draw(), console=out, auto_refresh=False) as live:
             while True:
                 sleep(WATCH_EVERY_S)
                 live.update(draw(), refresh=True)

@@ -10,6 +10,7 @@ import pytest
 
 from activator_ext.app.child import Child, ChildFailed
 from activator_ext.app.servers import AddressTaken, bind_tcp, loopback
+from tests.serving import wait_for
 
 LISTENS = """
 import socket, sys, time
@@ -68,14 +69,24 @@ async def test_it_is_spawned_once_and_replaced_when_it_ended(tmp_path: Path) -> 
     await kept.kill()
 
 
-async def test_one_that_is_stopped_is_not_replaced(tmp_path: Path) -> None:
+async def test_one_that_is_stopped_is_told_from_one_that_runs(tmp_path: Path) -> None:
     kept = child(tmp_path)
     await kept.ensure()
-    pid = listener_pid(tmp_path)
-    os.kill(pid, signal.SIGSTOP)
+    assert not kept.stopped()
+    os.kill(listener_pid(tmp_path), signal.SIGSTOP)
+    wait_for(kept.stopped, within_s=10, saying="it is stopped")
+    assert kept.standstill() is None  # patience has only begun
     assert not await kept.ensure()
     await kept.kill()
-    assert await kept.wait_gone(10)
+    assert not kept.stopped()
+
+
+async def test_whom_nobody_here_spawned_can_be_killed_before_it_is_adopted(tmp_path: Path) -> None:
+    first = child(tmp_path)
+    await first.ensure()
+    await child(tmp_path).kill()
+    await first.ended()
+    await child(tmp_path).kill()  # nobody is left: nothing happens
 
 
 async def test_an_adopted_one_can_be_killed_even_if_it_does_not_answer(tmp_path: Path) -> None:
