@@ -24,6 +24,10 @@ ROOT = Path(__file__).resolve().parent.parent
 NEEDED_BYTES = 6 * 2**30
 TORCH_INDEX = "PILOTLIGHT_TORCH_INDEX"
 STAMP = "pilotlight-setup.stamp"
+# Unpacked beside the environment, not installed: kserve wants an older psutil and protobuf than the engine's. Only
+# scripts/kserve_fields.py and the tests read their sources.
+KSERVE_SDK = "kserve-sdk"
+KSERVE_PACKAGES = ("kserve==0.21.0", "kubernetes==36.0.3")
 MARKER = "pilotlight-setup.running"
 
 Which = Callable[[str], str | None]
@@ -67,6 +71,7 @@ def provision(root: Path) -> str:
     (home / STAMP).unlink(missing_ok=True)
     _install(root, home, progress)
     _fix_up(home, progress)
+    _unpack_kserve_sdk(home, progress)
     _verify(home)
     (home / STAMP).write_text(wanted + "\n", encoding="ascii")
     (home / MARKER).unlink()
@@ -190,6 +195,15 @@ def _fix_up(home: Path, progress: Progress) -> None:
         if run_logged(command, cwd=home, log=home / "setup.log", progress=progress) != 0:
             raise SetupError(f"could not remove {', '.join(unwanted)}; see {home / 'setup.log'}")
     alias_vllm(site)
+
+
+def _unpack_kserve_sdk(home: Path, progress: Progress) -> None:
+    progress.step("unpacking the kserve SDK, which says what its objects hold")
+    pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+    options = ["--progress-bar=off", "--no-deps", "--no-compile", "--upgrade", "--target", str(home / KSERVE_SDK)]
+    if run_logged([*pip, *options, *KSERVE_PACKAGES], cwd=home, log=home / "setup.log", progress=progress) != 0:
+        text = (home / "setup.log").read_text(encoding="utf-8", errors="replace")
+        raise SetupError(f"could not unpack {', '.join(KSERVE_PACKAGES)}; see {home / 'setup.log'}. {explain(text)}")
 
 
 def _verify(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""YAML text → plain values that know their lines.
+"""Bytes of a YAML file → plain values that know their lines.
 
 Bounded: no input makes it raise, recurse deeply or grow without end.
 """
@@ -8,36 +8,46 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import yaml
-from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from activator_ext.adapters.local.composer import MAX_DEPTH, MAX_NODES, PLAIN, BadYaml, compose
+from activator_ext.adapters.local.encoding import decoded
 from activator_ext.adapters.local.findings import Findings, quoted
+from activator_ext.adapters.local.scalars import as_key, plain
+from activator_ext.adapters.local.syntax import report
 
 MAX_BYTES = 4 * 2**20
 """Largest file. A thousand services with their runtimes are about 1 MiB."""
-MAX_NODES = 100_000
-"""Most values of one file, those that an alias repeats counted each time: what stops a bomb of aliases."""
-MAX_DEPTH = 64
-"""Deepest nesting. A Kubernetes pod is about 12 deep."""
+MAX_TEXT = 4 * MAX_BYTES
+"""Most characters of all values of one file together, those that an alias repeats counted each time."""
 _MAX_KEY = 80
-_MAX_NUMBER = 64
-"""Longest number, in characters: reading one takes time with the square of its length."""
 
 Step = str | int
 Path = tuple[Step, ...]
 Where = tuple[str, int, str]
 
-_MERGE = "tag:yaml.org,2002:merge"
-_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")} | {_MERGE}
+_YAML = "tag:yaml.org,2002:"
+_STR = f"{_YAML}str"
+_TYPES: dict[str, tuple[type, ...]] = {
+    f"{_YAML}int": (int,),
+    f"{_YAML}float": (int, float),
+    f"{_YAML}bool": (bool,),
+    f"{_YAML}null": (type(None),),
+}
+_TAGS = {PLAIN, _STR, f"{_YAML}map", f"{_YAML}seq", *_TYPES}
 
 
 @dataclass(frozen=True)
 class Document:
-    """One YAML document that is a mapping. `lines` gives the line (from 1) of each key and item by its path."""
+    """One YAML document that is a mapping.
+
+    `lines`: the line (from 1) of each key and item by its path. `words`: what is written where the value is no text.
+    """
 
     file: str
     data: dict[str, Any]
     lines: Mapping[Path, int]
+    words: Mapping[Path, str]
     root: Path = ()
 
     def line(self, path: Path = ()) -> int:
@@ -55,12 +65,16 @@ class Document:
         """Whether the key stands in the document."""
         return self.root + path in self.lines
 
+    def word(self, path: Path) -> str | None:
+        """What is written at `path`, where YAML reads it as a number, true, false or null; None for text."""
+        return self.words.get(self.root + path)
+
     def at(self, path: Path) -> "Document":
         """The mapping at `path` as a document of its own (an item of a `List`)."""
         data: Any = self.data
         for step in path:
             data = data[step]
-        return Document(self.file, data, self.lines, self.root + path)
+        return Document(self.file, data, self.lines, self.words, self.root + path)
 
 
 @dataclass(frozen=True)
@@ -87,68 +101,18 @@ def parse(file: str, content: bytes, findings: Findings) -> list[Document]:
     if len(content) > MAX_BYTES:
         findings.error(file, 1, "", f"the file is larger than {MAX_BYTES // 2**20} MiB", "Split it into several files.")
         return []
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        findings.error(file, line, "", f"byte {error.start} is not UTF-8", "Save the file as UTF-8.")
-        return []
+    text = decoded(file, content, findings)
     documents: list[Document] = []
     try:
         documents.extend(_documents(file, text, findings))
-    except _BadYaml as error:
-        findings.error(file, error.line, error.key, error.message, error.fix)
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        findings.error(file, line, "", f"character U+{error.character:04X} is not allowed", "Remove it.")
-    except yaml.MarkedYAMLError as error:
-        _syntax_error(file, error, findings)
+    except (BadYaml, yaml.reader.ReaderError, yaml.MarkedYAMLError) as error:
+        report(file, text, error, findings)
     return documents
 
 
-class _BadYaml(Exception):
-    def __init__(self, node: Node, message: str, fix: str, path: Path = ()) -> None:
-        super().__init__(message)
-        self.line = node.start_mark.line + 1
-        self.key, self.message, self.fix = key_text(path), message, fix
-
-
-class _Loader(yaml.SafeLoader):
-    """Composes nodes and counts them. The pure Python loader: libyaml's recursion would overflow the C stack."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._nodes = 0
-        self._depth = 0
-
-    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
-        self._nodes += 1
-        self._depth += 1
-        if self._nodes > MAX_NODES:
-            _refuse(self, f"more than {MAX_NODES} values in one file", "Split the file.")
-        if self._depth > MAX_DEPTH:
-            _refuse(self, f"nested more than {MAX_DEPTH} deep", "Flatten it; no object of ours is that deep.")
-        node: Node | None = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-
-def _refuse(loader: _Loader, message: str, fix: str) -> None:
-    mark = loader.get_mark()
-    raise _BadYaml(ScalarNode("", "", mark, mark), message, fix)
-
-
-# Dates and `=` stay text: to Kubernetes, whose values come from JSON, they are text too.
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag in _TAGS]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 def _documents(file: str, text: str, findings: Findings) -> Iterator[Document]:
-    loader = _Loader(text)
-    budget = _Budget(MAX_NODES)
-    while (node := _next_node(loader)) is not None:
+    budget = _Budget(MAX_NODES, MAX_TEXT)
+    for node in compose(text):
         reader = _Reader(file, findings, budget)
         data = reader.value(node, ())
         if data is None:
@@ -157,64 +121,70 @@ def _documents(file: str, text: str, findings: Findings) -> Iterator[Document]:
             fix = "Write apiVersion, kind, metadata and spec at the left edge."
             findings.error(file, node.start_mark.line + 1, "", "the document is not an object", fix)
             continue
-        yield Document(file, data, reader.lines)
-
-
-def _next_node(loader: _Loader) -> Node | None:
-    """The next document's root; None after the last one."""
-    try:
-        return loader.get_node() if loader.check_node() else None
-    except (ValueError, OverflowError) as error:  # an escape such as "\\UFFFFFFFF" beyond Unicode
-        mark = loader.get_mark()
-        raise _BadYaml(ScalarNode("", "", mark, mark), "not valid YAML: no such character", "Remove it.") from error
+        yield Document(file, data, reader.lines, reader.words)
 
 
 @dataclass
 class _Budget:
-    left: int
+    nodes: int
+    text: int
     depth: int = 0
 
 
 @dataclass
 class _Reader:
-    """One document's nodes → values and lines."""
+    """One document's nodes → values, lines and words."""
 
     file: str
     findings: Findings
     budget: _Budget
     lines: dict[Path, int] = field(default_factory=dict)
+    words: dict[Path, str] = field(default_factory=dict)
 
     def value(self, node: Node, path: Path) -> Any:
-        self.budget.left -= 1
-        self.budget.depth += 1
-        if self.budget.left < 0:
-            raise _BadYaml(node, f"aliases unfold to more than {MAX_NODES} values", "Write them out.", path)
-        if self.budget.depth > MAX_DEPTH:
-            raise _BadYaml(node, "an alias contains itself", "Write the value out.")
+        self._spend(node, path)
         if node.tag not in _TAGS:
-            raise _BadYaml(node, f"the tag {quoted(node.tag)} is not supported", "Remove the tag.", path)
+            raise _bad(node, f"the tag {quoted(node.tag)} is not supported", "Remove the tag.", path)
         self.lines.setdefault(path, node.start_mark.line + 1)
+        self.budget.depth += 1
         value = self._content(node, path)
         self.budget.depth -= 1
         return value
+
+    def _spend(self, node: Node, path: Path) -> None:
+        self.budget.nodes -= 1
+        if self.budget.nodes < 0:
+            raise _bad(node, f"aliases unfold to more than {MAX_NODES} values", "Write them out.", path)
+        if self.budget.depth >= MAX_DEPTH:
+            raise _bad(node, "an alias contains itself", "Write the value out.")
+
+    def _spend_text(self, node: ScalarNode, path: Path) -> None:
+        self.budget.text -= len(node.value)
+        if self.budget.text < 0:
+            raise _bad(node, f"aliases unfold to more than {MAX_TEXT} characters", "Write them out.", path)
 
     def _content(self, node: Node, path: Path) -> Any:
         if isinstance(node, MappingNode):
             return {**self._merged(node, path), **self._own(node, path)}
         if isinstance(node, SequenceNode):
             return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
-        return _scalar(cast("ScalarNode", node), path)
+        word = cast("ScalarNode", node)
+        self._spend_text(word, path)
+        value = _scalar(word, path)
+        if isinstance(value, str):
+            self.words.pop(path, None)  # of a base that this value overrides
+        else:
+            self.words[path] = str(word.value)
+        return value
 
     def _own(self, node: MappingNode, path: Path) -> dict[str, Any]:
         own: dict[str, Any] = {}
         first_lines: dict[str, int] = {}
         for key_node, value_node in node.value:
-            if key_node.tag == _MERGE:
+            if _is_merge(key_node):
                 continue
-            if not isinstance(key_node, ScalarNode):
-                raise _BadYaml(key_node, "a key is not text", "Write each key as a plain word.", path)
             line = key_node.start_mark.line + 1
-            key = _text(key_node, path)
+            key = self._key(key_node, path)
             here = (*path, key)
             if key in own:
                 message = f"the key stands twice; first on line {first_lines[key]}"
@@ -224,47 +194,58 @@ class _Reader:
             own[key] = self.value(value_node, here)
         return own
 
+    def _key(self, node: Node, path: Path) -> str:
+        """A key as a cluster is sent it; `on: x` is sent as "true", which nobody means."""
+        if not isinstance(node, ScalarNode):
+            raise _bad(node, "a key is not text", "Write each key as a plain word.", path)
+        self._spend_text(node, path)
+        key = as_key(_scalar(node, path))
+        if key is None:
+            raise _bad(node, f"the key {quoted(node.value)} is read as null", "Write it in quotes.", path)
+        if key != node.value:
+            where = (self.file, node.start_mark.line + 1, key_text((*path, node.value)))
+            self.findings.warning(*where, f"the key is read as {key}", "Write it in quotes if it is meant as text.")
+        return key
+
     def _merged(self, node: MappingNode, path: Path) -> dict[str, Any]:
         """`<<: *base`: the base's keys, which the mapping's own ones override; of several bases the first wins."""
         merged: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            if key_node.tag != _MERGE:
+            if not _is_merge(key_node):
                 continue
-            for base in value_node.value if isinstance(value_node, SequenceNode) else [value_node]:
+            bases = value_node.value if isinstance(value_node, SequenceNode) else [value_node]
+            for base in reversed(bases):
                 if not isinstance(base, MappingNode):
-                    raise _BadYaml(value_node, "only a mapping can be merged with <<", "Write <<: *anchor.", path)
-                merged = {**self.value(base, path), **merged}
+                    raise _bad(value_node, "only a mapping can be merged with <<", "Write <<: *anchor.", path)
+                merged |= self.value(base, path)
         return merged
 
 
-def _text(node: ScalarNode, path: Path) -> str:
-    text = str(node.value)
-    if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
-        raise _BadYaml(node, "it holds a character that no program can be given", "Remove the escape.", path)
-    return text
+def _is_merge(node: Node) -> bool:
+    return isinstance(node, ScalarNode) and node.tag == PLAIN and node.value == "<<"
+
+
+def _bad(node: Node, message: str, fix: str, path: Path = ()) -> BadYaml:
+    return BadYaml(node.start_mark.line + 1, message, fix, key_text(path))
 
 
 def _scalar(node: ScalarNode, path: Path) -> Any:
-    if node.tag.endswith(":str"):
+    text: str = node.value
+    if node.tag not in _TYPES and (node.tag != PLAIN or node.style is not None):
         return _text(node, path)
-    if len(node.value) > _MAX_NUMBER:
-        raise _BadYaml(node, f"{quoted(node.value)} is too long for a number", "Quote it if it is meant as text.", path)
     try:
-        return SafeConstructor().construct_object(node)
-    except (ValueError, KeyError, OverflowError, IndexError) as error:
-        fix = "Quote it if it is meant as text."
-        raise _BadYaml(node, f"{quoted(node.value)} cannot be read as the number it looks like", fix, path) from error
+        value = plain(text)
+    except ValueError as error:
+        message, fix = error.args
+        raise _bad(node, message, fix, path) from error
+    if node.tag in _TYPES and type(value) not in _TYPES[node.tag]:
+        message = f"{quoted(text)} is not of the type that its tag says"
+        raise _bad(node, message, "Remove the tag, or correct the value.", path)
+    return _text(node, path) if isinstance(value, str) else value
 
 
-def _syntax_error(file: str, error: yaml.MarkedYAMLError, findings: Findings) -> None:
-    mark = error.problem_mark or error.context_mark
-    line = mark.line + 1 if mark else 1
-    problem = (error.problem or "it cannot be read").strip()
-    if "duplicate anchor" in (error.context or ""):
-        problem = "an anchor of this name stands above"
-    fix = "Correct the YAML here or on the line above."
-    if "'\\t'" in problem:
-        problem, fix = "a tab is used for indentation", "Indent with spaces."
-    elif "undefined alias" in problem:
-        fix = "Define it above with &name."
-    findings.error(file, line, "", f"not valid YAML: {problem}", fix)
+def _text(node: ScalarNode, path: Path) -> str:
+    text: str = node.value
+    if "\0" in text or (not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)):
+        raise _bad(node, "it holds a character that no program can be given", "Remove the escape.", path)
+    return text

@@ -1,60 +1,70 @@
-"""InferenceService and (Cluster)ServingRuntime of KServe: the fields honoured here, and those known but without effect.
+"""InferenceService and (Cluster)ServingRuntime of KServe: the fields honoured here.
 
-Field names after KServe 0.20 (`pkg/apis/serving/v1beta1`, `v1alpha1`) and Kubernetes' core/v1 Container and PodSpec.
+Which others exist, valid and without effect here, `cluster_fields` knows by each model's `kind_in_cluster`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from activator_ext.adapters.local.cluster_fields import fields_of, is_quantity
+from activator_ext.adapters.local.findings import quoted
 from activator_ext.adapters.local.metadata import Metadata, RuntimeName, ServiceMetadata
 from activator_ext.adapters.local.schema import Strict
+from activator_ext.adapters.local.wording import wrong_shape
 
-_IN_A_CLUSTER = "It takes effect in a cluster."
-
-
-def _ignored(names: str, why: str = _IN_A_CLUSTER) -> dict[str, str]:
-    return dict.fromkeys(names.split(), why)
-
-
-_POD = _ignored(
-    """volumes nodeSelector affinity tolerations imagePullSecrets schedulerName resourceClaims hostIPC initContainers
-    serviceAccountName serviceAccount runtimeClassName securityContext priorityClassName priority preemptionPolicy
-    topologySpreadConstraints terminationGracePeriodSeconds activeDeadlineSeconds automountServiceAccountToken
-    dnsConfig dnsPolicy enableServiceLinks ephemeralContainers hostAliases hostNetwork hostPID hostUsers hostname
-    nodeName os overhead readinessGates resources restartPolicy schedulingGates setHostnameAsFQDN
-    shareProcessNamespace subdomain"""
+OLD_FORMS = frozenset(
+    ["sklearn", "xgboost", "tensorflow", "pytorch", "triton", "onnx", "huggingface", "pmml", "lightgbm", "paddle"]
 )
-_OLD_FORMS = _ignored(
-    "sklearn xgboost tensorflow pytorch triton onnx huggingface pmml lightgbm paddle",
-    "Write predictor.model with modelFormat instead.",
-)
+"""Keys of a predictor that name a framework, each with a server of its own; `model` is the form since KServe 0.8."""
+
+
+# What Kubernetes takes and an operating system can be given: printable, and no "=".
+_VARIABLE = re.compile(r"[ -<>-~]{1,256}", re.ASCII)
+
+
+def _variable(text: str) -> str:
+    if not _VARIABLE.fullmatch(text):
+        raise ValueError(f"{quoted(text)} is not the name of a variable", "Use letters, digits and _ (at most 256).")
+    return text
+
+
+def _quantity(value: Any) -> str:
+    if not is_quantity(value):
+        raise ValueError(*wrong_shape(value, "quantity", None))
+    return str(value)
+
+
+VariableName = Annotated[str, AfterValidator(_variable)]
+"""Name of an environment variable."""
+Quantity = Annotated[str, BeforeValidator(_quantity)]
+"""An amount of a resource, as text."""
 
 
 class ValueFromEnv(Strict):
     """One environment variable; a value that a cluster would look up is not known here."""
 
-    ignored: ClassVar[Mapping[str, str]] = {"valueFrom": "Give the variable a value, or set it where pilotlight runs."}
-    name: Annotated[str, Field(min_length=1, max_length=256)]
+    kind_in_cluster: ClassVar[str] = "V1EnvVar"
+    notes: ClassVar[Mapping[str, str]] = {"valueFrom": "Give the variable a value, or set it where pilotlight runs."}
+    name: VariableName
     value: str | None = None
 
 
 class Resources(Strict):
     """Only `nvidia.com/gpu` is looked at: processor and memory are not limited here."""
 
+    kind_in_cluster: ClassVar[str] = "V1ResourceRequirements"
     silent: ClassVar[frozenset[str]] = frozenset({"claims"})
-    requests: dict[str, Any] = Field(default_factory=dict)
-    limits: dict[str, Any] = Field(default_factory=dict)
+    requests: dict[str, Quantity] = Field(default_factory=dict)
+    limits: dict[str, Quantity] = Field(default_factory=dict)
 
 
 class ContainerFields(Strict):
     """What containers of runtimes and predictors share. Probes and ports are the launcher's own here."""
 
-    ignored: ClassVar[Mapping[str, str]] = {
-        **_ignored("envFrom", "Write the variables under env."),
-        **_ignored("lifecycle securityContext volumeDevices volumeMounts workingDir resizePolicy restartPolicy"),
-    }
+    notes: ClassVar[Mapping[str, str]] = {"envFrom": "Write the variables under env."}
     silent: ClassVar[frozenset[str]] = frozenset(
         [
             "imagePullPolicy",
@@ -79,12 +89,14 @@ class ContainerFields(Strict):
 class Container(ContainerFields):
     """A container of a runtime or of a custom predictor."""
 
+    kind_in_cluster: ClassVar[str] = "V1Container"
     name: str
 
 
 class ModelFormat(Strict):
     """What kind of model it is: chooses the runtime."""
 
+    kind_in_cluster: ClassVar[str] = "V1beta1ModelFormat"
     name: str
     version: str | None = None
 
@@ -92,10 +104,11 @@ class ModelFormat(Strict):
 class ModelSpec(ContainerFields):
     """`predictor.model`: the model, and what is laid over the runtime's container."""
 
-    ignored: ClassVar[Mapping[str, str]] = {
-        **ContainerFields.ignored,
-        **_ignored("storage", "Use storageUri, or --model=s3://… in args."),
-        **_ignored("runtimeVersion"),
+    kind_in_cluster: ClassVar[str] = "V1beta1ModelSpec"
+    notes: ClassVar[Mapping[str, str]] = {
+        **ContainerFields.notes,
+        "storage": "Use storageUri, or --model=s3://… in args.",
+        "runtimeVersion": "The vLLM installed here is run.",
     }
     silent: ClassVar[frozenset[str]] = ContainerFields.silent | {"protocolVersion"}
     name: str | None = None
@@ -107,15 +120,16 @@ class ModelSpec(ContainerFields):
 class Predictor(Strict):
     """`spec.predictor`."""
 
-    ignored: ClassVar[Mapping[str, str]] = {
-        **_POD,
-        **_OLD_FORMS,
-        **_ignored("canaryTrafficPercent logger batcher deploymentStrategy workerSpec"),
-        **_ignored("storageUris", "Use model.storageUri."),
-        **_ignored("scaleTarget scaleMetric scaleMetricType autoScaling", "Write queue.target in a PrewarmPolicy."),
-        **_ignored("timeout", "The portal's own limits hold here."),
+    kind_in_cluster: ClassVar[str] = "V1beta1PredictorSpec"
+    notes: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("scaleTarget", "scaleMetric", "scaleMetricType", "autoScaling"), "Write queue.target in a PrewarmPolicy."
+        ),
+        "storageUris": "Use model.storageUri.",
+        "timeout": "The portal's own limits hold here.",
     }
-    silent: ClassVar[frozenset[str]] = frozenset({"labels"})
+    # OLD_FORMS: where they make a difference, `services` says so as an error.
+    silent: ClassVar[frozenset[str]] = frozenset({"labels"}) | OLD_FORMS
     min_replicas: Annotated[int, Field(ge=0, le=10_000)] | None = None
     max_replicas: Annotated[int, Field(ge=0, le=10_000)] = 0
     container_concurrency: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
@@ -127,13 +141,18 @@ class Predictor(Strict):
 class InferenceServiceSpec(Strict):
     """`spec` of an InferenceService."""
 
-    ignored: ClassVar[Mapping[str, str]] = _ignored("transformer explainer", "Requests go to the predictor directly.")
+    kind_in_cluster: ClassVar[str] = "V1beta1InferenceServiceSpec"
+    notes: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("transformer", "explainer"), "Requests go to the predictor directly."),
+        "canary": "Requests go to spec.predictor only.",
+    }
     predictor: Predictor
 
 
 class InferenceService(Strict):
     """The whole object."""
 
+    kind_in_cluster: ClassVar[str] = "V1beta1InferenceService"
     silent: ClassVar[frozenset[str]] = frozenset({"status"})
     api_version: Literal["serving.kserve.io/v1beta1"]
     kind: Literal["InferenceService"]
@@ -144,6 +163,7 @@ class InferenceService(Strict):
 class SupportedModelFormat(Strict):
     """A format that a runtime serves; `auto_select`: also for services that name no runtime."""
 
+    kind_in_cluster: ClassVar[str] = "V1alpha1SupportedModelFormat"
     name: str
     version: str | None = None
     auto_select: bool = False
@@ -153,21 +173,25 @@ class SupportedModelFormat(Strict):
 class RuntimeSpec(Strict):
     """`spec` of a runtime."""
 
-    ignored: ClassVar[Mapping[str, str]] = {
-        **_POD,
-        **_ignored("workerSpec multiModel grpcEndpoint grpcDataEndpoint httpDataEndpoint replicas storageHelper"),
-        **_ignored("builtInAdapter"),
-    }
+    kind_in_cluster: ClassVar[str] = "V1alpha1ServingRuntimeSpec"
     silent: ClassVar[frozenset[str]] = frozenset({"protocolVersions", "labels"})
     supported_model_formats: list[SupportedModelFormat] = Field(default_factory=list)
     disabled: bool = False
     annotations: dict[str, str] = Field(default_factory=dict)
     containers: list[Container]
 
+    @classmethod
+    def belongs(cls, key: str) -> str | None:
+        """A runtime has fewer keys than a pod: the others stand in the service."""
+        if key in fields_of("V1beta1PredictorSpec"):
+            return f"A runtime has none: write {key} under spec.predictor of the InferenceService."
+        return None
+
 
 class ServingRuntime(Strict):
     """A runtime of one namespace, or of all (kind ClusterServingRuntime)."""
 
+    kind_in_cluster: ClassVar[str] = "V1alpha1ServingRuntime"
     silent: ClassVar[frozenset[str]] = frozenset({"status"})
     api_version: Literal["serving.kserve.io/v1alpha1"]
     kind: Literal["ServingRuntime", "ClusterServingRuntime"]

@@ -56,6 +56,7 @@ _BY_THE_CLUSTER = frozenset(
 class Metadata(Strict):
     """`metadata` of any object; what a cluster adds by itself is passed over."""
 
+    kind_in_cluster: ClassVar[str] = "V1ObjectMeta"
     silent: ClassVar[frozenset[str]] = _BY_THE_CLUSTER
     name: RuntimeName
     namespace: LabelName = "default"

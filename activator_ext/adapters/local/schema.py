@@ -1,6 +1,9 @@
 """Values with lines → strict pydantic models; every deviation becomes a finding at its line, all of them at once."""
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from types import UnionType
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
 
@@ -8,30 +11,42 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
+from activator_ext.adapters.local import cluster_fields
 from activator_ext.adapters.local.documents import Document, Path, key_text
 from activator_ext.adapters.local.findings import Findings, did_you_mean, quoted
+from activator_ext.adapters.local.wording import unknown_key, wrong_shape
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound="Strict")
+
+IN_A_CLUSTER = "It takes effect in a cluster."
+_OCTAL = re.compile(r"[-+]?0[0-7_]*[0-7]")
 
 
 class Strict(BaseModel):
     """Base of every object read from a file: camelCase keys, no conversions, no unknown keys.
 
-    `ignored`: keys that are valid in a cluster and without effect here, each with what to know about it; they give a
-    warning. `silent`: the same without a warning, for what only says how a pod is run.
+    `kind_in_cluster`: the cluster's type of it (`cluster_fields.fields_of`), whose other keys are valid and without
+    effect here: they give a warning. `notes`: what to know about such a key. `silent`: keys without a warning, for what
+    only says how a pod is run.
     """
 
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=False, allow_inf_nan=False
     )
-    ignored: ClassVar[Mapping[str, str]] = {}
+    kind_in_cluster: ClassVar[str] = ""
+    notes: ClassVar[Mapping[str, str]] = {}
     silent: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def belongs(cls, key: str) -> str | None:
+        """The fix for a key that has its place in another object; None where nothing is known of it."""
+        return None
 
 
 def read(model: type[M], document: Document, findings: Findings) -> M | None:
     """The document as `model`, or None with the findings that say why not."""
     before = findings.errors()
-    data = _known(model, document.data, (), document, findings)
+    data = _Honoured(model, document, findings).of(model, document.data, ())
     try:
         value = model.model_validate(data)
     except ValidationError as error:
@@ -41,30 +56,63 @@ def read(model: type[M], document: Document, findings: Findings) -> M | None:
     return value if findings.errors() == before else None
 
 
-def _known(annotation: Any, value: Any, path: Path, document: Document, findings: Findings) -> Any:
-    """`value` without the keys that its model does not honour, each of them reported."""
-    model = model_of(annotation)
-    if model is None or value is None:
-        return value
-    if isinstance(value, list):
-        return [_known(annotation, item, (*path, index), document, findings) for index, item in enumerate(value)]
-    if not isinstance(value, dict):
-        return value
-    fields = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
-    kept: dict[str, Any] = {}
-    for key, item in value.items():
-        here = (*path, key)
-        if item is None and key in {*fields, *model.ignored}:
-            continue  # to Kubernetes a null is an absent key
-        if key in fields:
-            kept[key] = _known(fields[key], item, here, document, findings)
-        elif key in model.ignored:
-            findings.warning(*document.where(here), "local mode ignores it", model.ignored[key])
-        elif key not in model.silent:
-            known = [*fields, *model.ignored, *model.silent]
-            fix = did_you_mean(key, known, f"Known here: {', '.join(sorted(fields))}.")
-            findings.error(*document.where(here), "unknown key", fix)
-    return kept
+@dataclass(frozen=True)
+class _Honoured:
+    """Takes the keys that no model honours out of a document, each of them reported."""
+
+    root: type[Strict]
+    document: Document
+    findings: Findings
+
+    def of(self, annotation: Any, value: Any, path: Path) -> Any:
+        """`value` without them."""
+        model = model_of(annotation)
+        if model is None or value is None:
+            self._warn_octal(value, path)
+            return value
+        if isinstance(value, list):
+            return [self.of(annotation, item, (*path, index)) for index, item in enumerate(value)]
+        return self._mapping(model, value, path) if isinstance(value, dict) else value
+
+    def _mapping(self, model: type[Strict], value: Mapping[str, Any], path: Path) -> dict[str, Any]:
+        fields = honoured(model)
+        known = cluster_fields.fields_of(model.kind_in_cluster)
+        kept: dict[str, Any] = {}
+        for key, item in value.items():
+            here = (*path, key)
+            if item is None and (key in fields or key in known):
+                continue  # to Kubernetes a null is an absent key
+            if key in fields:
+                kept[key] = self.of(fields[key], item, here)
+            elif key in known or key in model.silent:
+                self._without_effect(model, known.get(key, "any"), item, here)
+            else:
+                self._unknown(model, here)
+        return kept
+
+    def _without_effect(self, model: type[Strict], kind: str, item: Any, here: Path) -> None:
+        key = str(here[-1])
+        if key not in model.silent:
+            note = model.notes.get(key, IN_A_CLUSTER)
+            self.findings.warning(*self.document.where(here), "local mode ignores it", note)
+        cluster_fields.check(kind, item, here, self.document, self.findings)
+
+    def _unknown(self, model: type[Strict], here: Path) -> None:
+        key, fields = str(here[-1]), honoured(model)
+        known = {*fields, *cluster_fields.fields_of(model.kind_in_cluster), *model.silent}
+        message, fix = unknown_key(key, known, self.findings, shown=fields, elsewhere=_places(self.root).get(key, ""))
+        self.findings.error(*self.document.where(here), message, model.belongs(key) or fix)
+
+    def _warn_octal(self, value: object, path: Path) -> None:
+        word = self.document.word(path)
+        if isinstance(value, int) and word is not None and value and _OCTAL.fullmatch(word):
+            message = f"{quoted(word)} is read as {value}, an octal number"
+            self.findings.warning(*self.document.where(path), message, f"Write {value}, or remove the leading 0.")
+
+
+def honoured(model: type[Strict]) -> Mapping[str, Any]:
+    """The keys of a model as they stand in a file, and their annotations."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
 def model_of(annotation: Any) -> type[Strict] | None:
@@ -76,14 +124,32 @@ def model_of(annotation: Any) -> type[Strict] | None:
     return None
 
 
+@cache
+def _places(root: type[Strict]) -> Mapping[str, str]:
+    """Where each key of the whole object belongs: the path nearest to the root."""
+    found: dict[str, str] = {}
+    level: list[tuple[str, type[Strict]]] = [("", root)]
+    while level:
+        below: list[tuple[str, type[Strict]]] = []
+        for prefix, model in level:
+            for key, annotation in honoured(model).items():
+                found.setdefault(key, f"{prefix}{key}")
+                inner = model_of(annotation)
+                if inner is not None:
+                    many = "[]" if get_origin(annotation) is list else ""
+                    below.append((f"{prefix}{key}{many}.", inner))
+        level = below
+    return found
+
+
 _SHAPES = {
-    "string_type": "text, in quotes where YAML would read a number or yes/no",
-    "int_type": "a whole number, without quotes",
-    "float_type": "a number, without quotes",
-    "bool_type": "true or false",
-    "list_type": "a list (lines that begin with -)",
-    "dict_type": "a mapping (key: value)",
-    "model_type": "a mapping (key: value)",
+    "string_type": "text",
+    "int_type": "integer",
+    "float_type": "number",
+    "bool_type": "boolean",
+    "list_type": "list",
+    "dict_type": "mapping",
+    "model_type": "mapping",
 }
 
 
@@ -94,7 +160,7 @@ def _report(detail: ErrorDetails, document: Document, findings: Findings) -> Non
     if kind == "missing":
         findings.error(*where, "it is required", f"Add {key_text(path[-1:])} here.")
     elif kind in _SHAPES:
-        findings.error(*where, f"{_shown(given)} has the wrong type", f"Write {_SHAPES[kind]}.")
+        findings.error(*where, *wrong_shape(given, _SHAPES[kind], document.word(path)))
     elif kind in ("value_error", "assertion_error"):
         # Validators of our own raise ValueError("what is wrong", "the fix"), or with the key below that it is about.
         message, fix, *key = detail["ctx"]["error"].args

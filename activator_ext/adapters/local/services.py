@@ -12,7 +12,7 @@ from activator_ext.adapters.local.durations import seconds
 from activator_ext.adapters.local.engine_args import EngineArgs, parse
 from activator_ext.adapters.local.environment import STORAGE_URI, allowed
 from activator_ext.adapters.local.findings import Findings
-from activator_ext.adapters.local.inference import InferenceService
+from activator_ext.adapters.local.inference import OLD_FORMS, InferenceService
 from activator_ext.adapters.local.model_source import MOUNT, Source, check_exists, locate
 from activator_ext.adapters.local.policies import PolicyObject
 from activator_ext.adapters.local.runtimes import RuntimeObject, select
@@ -80,6 +80,8 @@ def build(
 def _layers(entry: ServiceObject, around: Surroundings, findings: Findings) -> tuple[Layer, ...]:
     """The containers to merge, the lowest first; none with an error."""
     predictor, document = entry.service.spec.predictor, entry.document
+    if _has_old_form(document, findings):
+        return ()
     if predictor.model is None and not predictor.containers:
         fix = "Write model: {modelFormat, storageUri} under it."
         findings.error(*document.where(_PREDICTOR), "it has neither model nor containers", fix)
@@ -96,6 +98,19 @@ def _layers(entry: ServiceObject, around: Surroundings, findings: Findings) -> t
     containers = chosen.runtime.spec.containers
     base = main_container(containers, chosen.document, ("spec", "containers"), findings)
     return (base, Layer(predictor.model, document, (*_PREDICTOR, "model"))) if base else ()
+
+
+def _has_old_form(document: Document, findings: Findings) -> bool:
+    """Whether the predictor names a framework, which only another server than vLLM would serve; each is an error."""
+    written = document.data["spec"]["predictor"]
+    forms = [form for form in sorted(OLD_FORMS) if written.get(form) is not None]
+    for form in forms:
+        fix = "Serve it in a cluster and remove it from these files."
+        if form == "huggingface":
+            fix = "Write model: {modelFormat: {name: huggingface}, storageUri} in its place."
+        where = document.where((*_PREDICTOR, form))
+        findings.error(*where, f"local mode runs vLLM only, and no server of KServe's for {form}", fix)
+    return bool(forms)
 
 
 def _engine(

@@ -102,4 +102,4 @@ def test_paths_that_are_no_files(files: Files) -> None:
 
 def test_a_message_cannot_draw_on_the_terminal(files: Files) -> None:
     (said,) = files.said(runtime=RUNTIME, f=service(predictor='"\\e[2J\\n": 1\n'))
-    assert said.startswith("f.yaml:7: error: spec.predictor.\\x1b[2J\\n: unknown key. ")
+    assert said.startswith("f.yaml:7: error: spec.predictor.\\x1b[2J\\n: unknown key: it holds U+001B, U+000A. ")

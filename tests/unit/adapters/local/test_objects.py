@@ -27,8 +27,73 @@ SERVICE_FINDINGS = {
     ),
     "the old form of a predictor": (
         service(predictor="huggingface: {storageUri: x}\n"),
-        "f.yaml:7: warning: spec.predictor.huggingface: local mode ignores it."
-        " Write predictor.model with modelFormat instead.",
+        "f.yaml:7: error: spec.predictor.huggingface: local mode runs vLLM only, and no server of KServe's for"
+        " huggingface. Write model: {modelFormat: {name: huggingface}, storageUri} in its place.",
+    ),
+    "the old form of another framework": (
+        service(predictor="sklearn: {storageUri: x}\n"),
+        "f.yaml:7: error: spec.predictor.sklearn: local mode runs vLLM only, and no server of KServe's for sklearn."
+        " Serve it in a cluster and remove it from these files.",
+    ),
+    "key of another spelling": (
+        service(predictor="min_replicas: 0\n"),
+        "f.yaml:7: error: spec.predictor.min_replicas: unknown key. Did you mean minReplicas?",
+    ),
+    "key at the wrong place": (
+        service(predictor="storageUri: pvc://models/tiny\n"),
+        "f.yaml:7: error: spec.predictor.storageUri: unknown key. Did you mean spec.predictor.model.storageUri?",
+    ),
+    "key with a letter that looks like another": (
+        service(predictor="minR\u0435plicas: 0\n"),
+        "f.yaml:7: error: spec.predictor.minR\u0435plicas: unknown key: it holds U+0435 CYRILLIC SMALL LETTER IE."
+        " Did you mean minReplicas?",
+    ),
+    "unknown key inside what a cluster knows": (
+        service(predictor="tolerations: [{key: a, operater: Exists}]\n"),
+        "f.yaml:7: warning: spec.predictor.tolerations: local mode ignores it. It takes effect in a cluster.",
+        "f.yaml:7: error: spec.predictor.tolerations[0].operater: unknown key. Did you mean operator?",
+    ),
+    "unknown key in a probe, which gives no warning": (
+        service(model="readinessProbe: {httpGet: {path: /, prot: 8080}}\n"),
+        "f.yaml:10: error: spec.predictor.model.readinessProbe.httpGet.prot: unknown key. Did you mean port?",
+    ),
+    "the wrong type inside what a cluster knows": (
+        service(predictor="nodeSelector: {gpu: true}\n"),
+        "f.yaml:7: warning: spec.predictor.nodeSelector: local mode ignores it. It takes effect in a cluster.",
+        "f.yaml:7: error: spec.predictor.nodeSelector.gpu: 'true' is read as true. Write it in quotes: \"true\".",
+    ),
+    "a mapping where a list belongs": (
+        service(predictor="volumes: {name: a}\n"),
+        "f.yaml:7: error: spec.predictor.volumes: a mapping has the wrong type."
+        " Write a list (lines that begin with -).",
+        "f.yaml:7: warning: spec.predictor.volumes: local mode ignores it. It takes effect in a cluster.",
+    ),
+    "an amount that is none": (
+        service(model="resources: {limits: {memory: 4GB}}\n"),
+        "f.yaml:10: error: spec.predictor.model.resources.limits.memory: '4GB' is not an amount that Kubernetes reads."
+        " Write an amount such as 2, 500m or 4Gi.",
+    ),
+    "canary": (
+        service() + "  canary: [{trafficPercent: 10, predictor: {model: {modelFormat: {name: x}}}}]\n",
+        "f.yaml:10: warning: spec.canary: local mode ignores it. Requests go to spec.predictor only.",
+    ),
+    "a variable that no process can be given": (
+        service(model="env: [{name: 'VLLM_A=B', value: x}]\n"),
+        "f.yaml:10: error: spec.predictor.model.env[0].name: 'VLLM_A=B' is not the name of a variable."
+        " Use letters, digits and _ (at most 256).",
+    ),
+    "no, which is read as false": (
+        service(model="env: [{name: VLLM_X, value: no}]\n"),
+        "f.yaml:10: error: spec.predictor.model.env[0].value: 'no' is read as false. Write it in quotes: \"no\".",
+    ),
+    "an octal number": (
+        service(predictor="maxReplicas: 010\n"),
+        "f.yaml:7: warning: spec.predictor.maxReplicas: '010' is read as 8, an octal number."
+        " Write 8, or remove the leading 0.",
+    ),
+    "a number to base 60, which is text to a cluster": (
+        service(predictor="maxReplicas: 1:30\n"),
+        "f.yaml:7: error: spec.predictor.maxReplicas: '1:30' has the wrong type. Write a whole number, without quotes.",
     ),
     "text where a number belongs": (
         service().replace("minReplicas: 0", 'minReplicas: "0"'),
@@ -40,8 +105,7 @@ SERVICE_FINDINGS = {
     ),
     "number where text belongs": (
         service(model="env: [{name: OMP_NUM_THREADS, value: 1}]\n"),
-        "f.yaml:10: error: spec.predictor.model.env[0].value: '1' has the wrong type."
-        " Write text, in quotes where YAML would read a number or yes/no.",
+        "f.yaml:10: error: spec.predictor.model.env[0].value: '1' is read as a number. Write it in quotes: \"1\".",
     ),
     "list where a mapping belongs": (
         service().replace("modelFormat: {name: huggingface}", "modelFormat: [huggingface]"),
@@ -114,9 +178,18 @@ SERVICE_FINDINGS = {
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), SERVICE_FINDINGS.values(), ids=SERVICE_FINDINGS.keys())
-def test_inference_service(files: Files, text: str, expected: str) -> None:
-    assert files.said(runtime=RUNTIME, f=text) == [expected]
+@pytest.mark.parametrize("name", SERVICE_FINDINGS)
+def test_inference_service(files: Files, name: str) -> None:
+    text, *expected = SERVICE_FINDINGS[name]
+    assert files.said(runtime=RUNTIME, f=text) == expected
+
+
+def test_a_runtime_has_fewer_keys_than_a_pod(files: Files) -> None:
+    runtime = RUNTIME.replace("spec:\n", "spec:\n  securityContext: {}\n")
+    assert files.said(runtime=runtime, f=service(model="runtime: vllm\n")) == [
+        "runtime.yaml:6: error: spec.securityContext: unknown key."
+        " A runtime has none: write securityContext under spec.predictor of the InferenceService."
+    ]
 
 
 POLICY_FINDINGS = {
@@ -130,8 +203,7 @@ POLICY_FINDINGS = {
     ),
     "duration as a number": (
         "coldStartCost: 300\n",
-        "f.yaml:6: error: spec.coldStartCost: '300' has the wrong type."
-        " Write text, in quotes where YAML would read a number or yes/no.",
+        "f.yaml:6: error: spec.coldStartCost: '300' is read as a number. Write it in quotes: \"300\".",
     ),
     "prior of nothing": (
         "leadTime: {prior: 0s}\n",

@@ -85,7 +85,7 @@ def test_the_predictor_lies_over_the_runtime(files: Files) -> None:
     )
     model = (
         "args: [--max-model-len=64, '--served-model-name=$(HF_NAME)']\n"
-        "env: [{name: HF_NAME, value: n}, {name: OMP_NUM_THREADS, value: '2'}]\n"
+        "env: [{name: HF_NAME, value: short}, {name: OMP_NUM_THREADS, value: '2'}]\n"
     )
     annotations = "annotations: {serving.knative.dev/progress-deadline: 20m}\n"
     loaded = files.load(runtime=runtime, f=service(model=model, predictor=annotations))
@@ -96,10 +96,10 @@ def test_the_predictor_lies_over_the_runtime(files: Files) -> None:
     assert [s.spec for s in loaded.services] == [
         EngineSpec(
             service="default/chat",
-            served_names=("default/chat", "chat", "n"),
+            served_names=("default/chat", "chat", "short"),
             model=str(files.models / "tiny"),
             args=("--dtype=float32", "--max-model-len=64"),
-            env={"HF_HUB_OFFLINE": "1", "HF_NAME": "n", "OMP_NUM_THREADS": "2"},
+            env={"HF_HUB_OFFLINE": "1", "HF_NAME": "short", "OMP_NUM_THREADS": "2"},
             start_timeout_s=1200.0,
         )
     ]
