@@ -20,7 +20,7 @@ def preview_view(
             "to": begin + timedelta(days=days),
             "lead_time_s": known.plan_s(kind),
             "windows": tuple(_window(each) for each in planned),
-            "warm_hours": _warm_s(planned) / 3600,
+            "warm_hours": _warm_s(planned, begin, begin + timedelta(days=days)) / 3600,
         }
     )
 
@@ -38,12 +38,12 @@ def _window(planned: PlannedWindow) -> WindowView:
     )
 
 
-def _warm_s(planned: tuple[PlannedWindow, ...]) -> float:
-    """Seconds in which at least one replica is asked for: 9–12 and 11–14 are five hours, not six."""
-    total, reached = timedelta(), None
+def _warm_s(planned: tuple[PlannedWindow, ...], start: datetime, end: datetime) -> float:
+    """Seconds of [start, end) in which at least one replica is asked for: 9–12 and 11–14 are five hours, not six."""
+    total, reached = timedelta(), start
     for window in planned:  # by asked_at
-        begin = window.asked_at if reached is None else max(window.asked_at, reached)
-        if window.replicas and window.until > begin:
-            total += window.until - begin
-            reached = window.until
+        begin, until = max(window.asked_at, reached), min(window.until, end)
+        if window.replicas and until > begin:
+            total += until - begin
+            reached = until
     return total.total_seconds()

@@ -103,15 +103,17 @@ def windows(schedule: Schedule, start: datetime, end: datetime) -> Iterator[Wind
 def preview(policy: Policy, lead_s_of: Callable[[int], float], now: datetime, days: float) -> tuple[PlannedWindow, ...]:
     """The planned warmth of [now, now + days), by the time at which it is asked for.
 
-    `lead_s_of(replicas)`: seconds from asking for that many replicas to having them. Overlapping schedules are listed
-    each for itself; replicas are clipped to bounds.max.
+    A window that begins after the end and is asked for before it is among them. `lead_s_of(replicas)`: seconds from
+    asking for that many replicas to having them. Overlapping schedules are listed each for itself; replicas are clipped
+    to bounds.max.
     """
     planned = []
+    end = now + timedelta(days=days)
     for schedule in policy.schedules:
         zone = ZoneInfo(schedule.time_zone)
         replicas = min(schedule.replicas, policy.bounds.max)
         lead = timedelta(seconds=lead_s_of(replicas)) if replicas else timedelta()
-        for window in windows(schedule, now, now + timedelta(days=days)):
+        for window in windows(schedule, now, end if schedule.start else end + lead):
             asked_at = window.ready_by if schedule.start else window.ready_by - lead
             ready_by = min(asked_at + lead, window.until)
             planned.append(

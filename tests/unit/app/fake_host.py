@@ -68,13 +68,17 @@ class FakeHost:
         self.forgotten.append(service)
         self._services.pop(service, None)
 
-    def ready(self, service: str) -> None:
-        """Every start of the service under way is done."""
+    def replicas(self, service: str) -> tuple[ReplicaView, ...]:
+        """The service's replicas as they are now."""
+        return self._services[service].replicas if service in self._services else ()
+
+    def ready(self, service: str, start_id: str | None = None) -> None:
+        """Every start of the service under way is done, or this one alone."""
         view = self._services[service]
         replicas = []
         for replica in view.replicas:
             record = self._starts[replica.start_id]
-            if record.outcome is None:
+            if record.outcome is None and start_id in (None, record.id):
                 marks = {**record.marks, Mark.T9: self.now}
                 ready_s = (self.now - marks[Mark.T0]).total_seconds()
                 done = {"marks": marks, "outcome": "ready", "ready_s": ready_s}

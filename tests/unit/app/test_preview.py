@@ -33,6 +33,21 @@ def test_hours_warm(schedules: tuple[Schedule, ...], bounds_max: int, hours: flo
     assert view.warm_hours == hours
 
 
+@pytest.mark.parametrize(
+    ("begin_hour", "days", "hours"),
+    [
+        pytest.param(10, 1, 5, id="begun before, and an hour of the next day"),
+        pytest.param(8, 0.125, 2, id="ends after"),
+        pytest.param(10, 0.125, 3, id="begun before and ends after"),
+        pytest.param(15, 0.5, 0, id="beside it"),
+    ],
+)
+def test_hours_are_those_of_the_span_that_was_asked_about(begin_hour: int, days: float, hours: float) -> None:
+    policy = Policy(schedules=(schedule("a", 9, 14),))
+    begin = NOW + timedelta(hours=begin_hour)
+    assert preview_view(CHAT, policy, LeadTimes((), 60.0), StartKind.COLD_NODE, begin, days).warm_hours == hours
+
+
 def test_the_view_carries_the_plan() -> None:
     office = Schedule("office", "Europe/Madrid", until="0 18 * * *", ready_by="0 9 * * *", replicas=1)
     view = preview_view(CHAT, Policy(schedules=(office,)), LeadTimes((), 60.0), StartKind.COLD_NODE, NOW, 1)
