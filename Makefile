@@ -38,6 +38,10 @@ type: setup ## mypy --strict
 prove: setup ## The long proofs on real engines
 	@$(BIN)/pytest -m prove
 
+.PHONY: bench-portal
+bench-portal: setup ## The portal against HAProxy and Caddy, about 6 minutes (ARGS=--quick: one; ARGS=--help)
+	@PYTHONPATH=load-tests $(BIN)/python -m portal $(ARGS)
+
 reference: setup ## Write docs/reference from the code
 	@$(BIN)/python -m scripts.reference
 

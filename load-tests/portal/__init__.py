@@ -1,0 +1,1 @@
+"""`make bench-portal`: the portal beside HAProxy and Caddy, in one run."""
