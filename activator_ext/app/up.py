@@ -20,6 +20,7 @@ from activator_ext.app.controller import Controller
 from activator_ext.app.facade import Facade
 from activator_ext.app.files import Files, platform_of
 from activator_ext.app.internal import build_internal
+from activator_ext.app.logs import bound
 from activator_ext.app.metrics import Metrics
 from activator_ext.app.routes import RouteFeed
 from activator_ext.app.servers import AddressTaken, Server, address_of, bind_tcp, bind_unix, loopback
@@ -223,6 +224,8 @@ class _Up:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await child.ended()
+            with contextlib.suppress(OSError):  # a disk that fails tells of itself elsewhere
+                bound(self._directory.logs / f"{child.name}.log")
             try:
                 what = child.standstill()
                 if what is not None:

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
 
 from runtime.engine import group
+from runtime.engine.log_file import LogFile
 
 TAIL_LINES = 200
 """Lines kept to explain a failure; a vLLM traceback through three processes has about 120."""
@@ -62,7 +62,7 @@ class EngineProcess:
             raise
         finally:
             os.close(write_end)
-        return cls(process, _Output(read_end, log.open("ab"), on_line, clock))
+        return cls(process, _Output(read_end, LogFile(log), on_line, clock))
 
     @property
     def pid(self) -> int:
@@ -108,7 +108,7 @@ class EngineProcess:
 class _Output:
     """Reads the pipe as it fills, splits lines, appends them to the log with the instant of their reading."""
 
-    def __init__(self, fd: int, log: BinaryIO, on_line: LineCallback, clock: Callable[[], datetime]) -> None:
+    def __init__(self, fd: int, log: LogFile, on_line: LineCallback, clock: Callable[[], datetime]) -> None:
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._fd, self._log, self._on_line, self._clock = fd, log, on_line, clock
         self._rest = b""

@@ -1,0 +1,39 @@
+"""An engine's log on disk, bounded: a full file is kept as `NAME.1`, in place of the one before, and begun anew.
+
+An engine writes some 100 kB in a start and a line now and then while it serves; over months that fills a disk.
+"""
+
+from pathlib import Path
+
+MAX_BYTES = 16 * 2**20
+"""Of one file: the last hundred starts of a real engine, with their tracebacks. Two files are kept."""
+
+
+class LogFile:
+    """Appended to by one writer. Methods raise OSError as a file does."""
+
+    def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._file = path.open("ab")
+
+    def write(self, data: bytes) -> None:
+        """Append; where the file would grow over its bound, it is set aside first."""
+        if self._file.tell() + len(data) > self._max_bytes and self._file.tell():
+            self._file.close()
+            self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+            self._file = self._path.open("ab")
+        self._file.write(data)
+
+    def flush(self) -> None:
+        """Hand to the kernel what was written."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close; a second time is fine."""
+        self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._file.closed
