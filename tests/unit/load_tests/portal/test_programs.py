@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from portal.build import HERE, Programs, build
 from portal.machine import BenchFailed, Cores
 from portal.subjects import Subject
 
+CPU = min(os.sched_getaffinity(0))
+
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
@@ -24,7 +27,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
 
 @pytest.fixture
 def direct(programs: Programs, tmp_path: Path) -> Iterator[Subject]:
-    with subjects.direct(programs.backend, tmp_path, Cores(proxy=0, load=0)) as subject:
+    with subjects.direct(programs.backend, tmp_path, Cores(proxy=CPU, load=CPU)) as subject:
         yield subject
 
 
