@@ -1,5 +1,6 @@
 """The state directory of one `up`: its files, its lock, its token."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -59,13 +60,19 @@ class StateDir:
                 f"another `pilotlight up` (pid {owner}) owns {self.root}: "
                 "stop it, or choose another directory with --state"
             ) from error
+        self._lock = lock
         for path in sockets:
             if path.exists() and not path.is_socket():
-                os.close(lock)
+                self.release()
                 raise StateDirBusy(f"{path} is in the way of a socket: remove it, or choose another --state")
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        self._lock = lock
+        try:
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            self.release()
+            raise StateDirBusy(
+                f"cannot write {self._lock_file}: {error}. Make room there, or choose another --state"
+            ) from error
 
     def _check_private(self) -> None:
         # Not mended here: who names /tmp by mistake must not find it closed to everybody else.
@@ -77,11 +84,13 @@ class StateDir:
             )
 
     def release(self) -> None:
-        """Give the directory up."""
-        self.api_file.unlink(missing_ok=True)
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        """Give the directory up, if it is owned."""
+        if self._lock is None:
+            return
+        with contextlib.suppress(OSError):  # a disk that cannot be written any more: who reads the file finds nobody
+            self.api_file.unlink(missing_ok=True)
+        os.close(self._lock)
+        self._lock = None
 
     def token(self) -> str:
         """The bearer token of the API, mode 0600; made anew where there is none or it is none. Raises StateDirBusy."""
@@ -97,14 +106,19 @@ class StateDir:
         return found
 
     def publish(self, *, url: str, portal_url: str) -> None:
-        """Tell the CLI where this `up` listens."""
+        """Tell the CLI where this `up` listens. Raises StateDirBusy."""
         write_private(self.api_file, json.dumps({"url": url, "portal_url": portal_url, "pid": os.getpid()}) + "\n")
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file of mode 0600 whole or not at all (rename within its directory)."""
+    """Write a file of mode 0600 whole or not at all (rename within its directory). Raises StateDirBusy."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    temporary.replace(path)
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise StateDirBusy(f"cannot write {path}: {error}. Make room there, or choose another --state") from error

@@ -137,7 +137,6 @@ class _Output:
             lines, self._rest = [*lines, self._rest], b""
         for line in lines:
             self._take(line)
-        self._log.flush()
 
     def _take(self, raw: bytes) -> None:
         text = raw.decode(errors="replace").rstrip()

@@ -58,7 +58,7 @@ class Host:
         await runner.setup()
         await _listen(runner, self._socket)
         background = [asyncio.create_task(self._poster.run()), asyncio.create_task(self._watch_lease())]
-        print(f"host listens on {self._socket.name}", flush=True)
+        _print(f"host listens on {self._socket.name}")
         try:
             await self._ended.wait()
             await self._supervisor.stop(self._drain_s)
@@ -84,7 +84,7 @@ class Host:
                 async with asyncio.timeout(self._lease_s):
                     await self._lease_changed.wait()
                 continue
-            print("no controller renewed the lease: draining and stopping", flush=True)
+            _print("no controller renewed the lease: draining and stopping")
             self._stop(60.0)
             return
 
@@ -93,8 +93,14 @@ class Host:
         self._ended.set()
 
     def _stage(self, event: StageEvent) -> None:
-        print(event.model_dump_json(exclude_none=True), flush=True)
+        _print(event.model_dump_json(exclude_none=True))
         self._poster.stage(event)
+
+
+def _print(line: str) -> None:
+    """A line to the log, lost on a full disk: no start may fail because it cannot be told of."""
+    with contextlib.suppress(OSError):
+        os.write(1, f"{line}\n".encode())
 
 
 async def _listen(runner: web.AppRunner, socket: Path) -> None:

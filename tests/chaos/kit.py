@@ -49,6 +49,11 @@ class ChaosUp(Up):
         make_model(self.models / name, **ways)
         (self.files / f"{name}.yaml").write_text(service(name, cost=cost, policy=policy))
 
+    def address(self) -> tuple[str, dict[str, str]]:
+        """Where its API is, and the header that opens it."""
+        url: str = json.loads((self.state / "api.json").read_text())["url"]
+        return url, {"authorization": f"Bearer {(self.state / 'token').read_text().strip()}"}
+
     def shut(self, point: str) -> None:
         """Who comes to the point next stands still."""
         (self.points / point).touch()
