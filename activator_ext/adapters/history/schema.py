@@ -1,9 +1,13 @@
 """The history file's tables: opened, brought to this version's schema, or set aside when damaged."""
 
+import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+
+from activator_ext.adapters.history.wal import damage
 
 BUSY_TIMEOUT_S = 1.0
 """How long a statement waits for another connection's write; ours are all well under 100 ms. The loop waits with it."""
@@ -65,31 +69,59 @@ class NewerHistoryError(HistoryError):
 
 
 def open_history(path: Path, clock: Callable[[], datetime]) -> tuple[sqlite3.Connection, str | None]:
-    """A connection to the file in this version's schema, and a sentence for the user if the file was begun anew.
+    """A connection to the file in this version's schema, and a sentence for the user if something of it was damaged.
 
-    A damaged file is moved aside to `<name>.damaged-<UTC>`. Raises NewerHistoryError for a newer schema, HistoryError
-    where the file cannot be opened or stays locked.
+    A damaged file is moved aside to `<name>.damaged-<UTC>`, and so is one that is no history; of a damaged log a copy
+    is kept, and the file goes on with what the log has before the damage. Raises NewerHistoryError for a newer schema,
+    HistoryError where the file cannot be opened or stays locked.
     """
     try:
-        return _open(path), None
-    except sqlite3.DatabaseError as error:
+        notice = _look_over(path, clock)
+        return _open(path), notice
+    except (sqlite3.DatabaseError, OSError) as error:
         if not _is_damage(error):
             raise HistoryError(f"{path}: {error}; check that the file and its directory can be written") from error
+        return _anew(path, clock, error)
+
+
+def _anew(path: Path, clock: Callable[[], datetime], error: Exception) -> tuple[sqlite3.Connection, str]:
+    try:
         aside = _set_aside(path, clock())
-        notice = f"{path} was damaged ({error}): moved to {aside.name} and begun anew; lead times are learned again"
-    return _open(path), notice
+        opened = _open(path)
+    except (sqlite3.Error, OSError) as again:
+        raise HistoryError(
+            f"{path} is damaged ({error}) and cannot be begun anew: {again}; check that its directory can be written"
+        ) from again
+    notice = f"{path} was damaged ({error}): moved to {aside.name} and begun anew; lead times are learned again"
+    return opened, f"{notice}, holds are lost"
+
+
+def _look_over(path: Path, clock: Callable[[], datetime]) -> str | None:
+    """Look for the damage that SQLite passes over in silence: a log that is not whole, a file that is empty."""
+    if path.exists() and not path.is_file():
+        raise HistoryError(f"{path} is no file: move it away, or choose another --state")
+    log = path.with_name(f"{path.name}-wal")
+    wrong = damage(log)
+    if wrong is not None:
+        aside = log.with_name(f"{path.name}.damaged-{_stamp(clock())}-wal")
+        shutil.copyfile(log, aside)
+        return f"{log} was damaged ({wrong}): kept as {aside.name}; what was remembered last is lost, holds too"
+    if path.is_file() and path.stat().st_size == 0:
+        return f"{path} was empty and is begun anew; lead times are learned again, holds are lost"
+    return None
 
 
 def _open(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     try:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise _corrupt(str(found))
+        # Asked before anything is written: another program's file stays as it is.
+        _version(connection)
         connection.execute("PRAGMA journal_mode = WAL")
-        damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if damage != "ok":
-            error = sqlite3.DatabaseError(str(damage))
-            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-            raise error
         _migrate(connection, path)
+        _compare(connection)
     except BaseException:
         connection.close()
         raise
@@ -99,14 +131,14 @@ def _open(path: Path) -> sqlite3.Connection:
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
-        row = connection.execute("SELECT version FROM schema_version").fetchone()
-        version = 0 if row is None else int(row[0])
+        version = _version(connection)
         if version > len(MIGRATIONS):
             raise NewerHistoryError(
                 f"{path} was written by a newer Pilotlight (schema {version}, this one knows {len(MIGRATIONS)}): "
                 "upgrade Pilotlight, or move the file away; then lead times are learned again and holds are lost"
             )
+        if version == 0:
+            connection.execute("CREATE TABLE schema_version (version INTEGER NOT NULL)")
         for step in MIGRATIONS[version:]:
             for statement in step.split(";"):
                 connection.execute(statement)
@@ -118,14 +150,52 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("COMMIT")
 
 
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
+def _version(connection: sqlite3.Connection) -> int:
+    """The schema that the file has; 0: none yet. Raises DatabaseError where that cannot be of ours."""
+    tables = _objects(connection)
+    if not tables:
+        return 0
+    if "schema_version" not in tables:
+        raise _corrupt("it is a database, and no history of Pilotlight's")
+    rows = connection.execute("SELECT version FROM schema_version").fetchall()
+    if len(rows) != 1 or not isinstance(rows[0][0], int) or rows[0][0] < 1:
+        raise _corrupt(f"its schema version is {[row[0] for row in rows]}")
+    return int(rows[0][0])
+
+
+def _compare(connection: sqlite3.Connection) -> None:
+    """Raise DatabaseError unless every table is as the migrations make it; more tables do no harm."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
+        for statement in ";".join(MIGRATIONS).split(";"):
+            model.execute(statement)
+        wanted, found = _objects(model), _objects(connection)
+    for name, text in wanted.items():
+        if found.get(name) != text:
+            raise _corrupt(f"{name} is missing" if name not in found else f"{name} is not as it was made")
+
+
+def _objects(connection: sqlite3.Connection) -> dict[str, str]:
+    return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+
+
+def _corrupt(text: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(text)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def _is_damage(error: Exception) -> bool:
     # The low byte is the primary code: SQLITE_CORRUPT_INDEX is 779 = 3 * 256 + 11, and 11 is SQLITE_CORRUPT.
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in _DAMAGED
 
 
+def _stamp(now: datetime) -> str:
+    return f"{now.astimezone(UTC):%Y%m%dT%H%M%S%fZ}"
+
+
 def _set_aside(path: Path, now: datetime) -> Path:
-    aside = path.with_name(f"{path.name}.damaged-{now.astimezone(UTC):%Y%m%dT%H%M%S%fZ}")
+    aside = path.with_name(f"{path.name}.damaged-{_stamp(now)}")
     path.rename(aside)
     for suffix in ("-wal", "-shm"):
         companion = path.with_name(path.name + suffix)
