@@ -21,6 +21,7 @@ from activator_ext.app.facade import Facade
 from activator_ext.app.files import Files, platform_of
 from activator_ext.app.internal import build_internal
 from activator_ext.app.logs import bound
+from activator_ext.app.machine import LoopFaults, MachineUnfit, raise_file_limit
 from activator_ext.app.metrics import Metrics
 from activator_ext.app.routes import RouteFeed
 from activator_ext.app.servers import AddressTaken, Server, address_of, bind_tcp, bind_unix, loopback
@@ -60,12 +61,14 @@ def up(
         return 1
     directory = StateDir(state)
     try:
+        files_allowed = raise_file_limit()
         directory.acquire()
-    except StateDirBusy as error:
+    except (MachineUnfit, StateDirBusy) as error:
         say(f"error: {error}")
         return 1
     try:
-        return asyncio.run(_Up(directory, files, listen, api_listen, volumes, chosen, engine_command).run(loaded))
+        made = _Up(directory, files, listen, api_listen, volumes, chosen, engine_command)
+        return asyncio.run(made.run(loaded, LoopFaults(say, files_allowed)))
     except (AddressTaken, ChildFailed, HistoryError, StateDirBusy) as error:
         say(f"error: {error}")
         return 1
@@ -144,9 +147,10 @@ class _Up:
             socket=directory.portal_socket,
         )
 
-    async def run(self, loaded: Loaded) -> int:
+    async def run(self, loaded: Loaded, faults: LoopFaults) -> int:
         """Begin with what was read of the files, serve, end."""
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(faults)
         # A shell starts background jobs with SIGINT ignored, and `kill -INT` must end them all the same; of a SIGHUP
         # that is ignored, nohup meant it.
         numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT]

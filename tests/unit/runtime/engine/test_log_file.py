@@ -28,6 +28,14 @@ def test_an_earlier_log_goes_on(tmp_path: Path) -> None:
     assert path.read_bytes() == b"before\nafter\n"
 
 
+def test_what_a_full_disk_does_not_take_is_lost_to_the_log_alone() -> None:
+    log = LogFile(Path("/dev/full"))
+    log.write(b"a line\n")
+    log.close()
+    log.close()
+    assert log.closed
+
+
 @pytest.mark.parametrize("size", [99, 100, 1000])
 def test_one_write_is_never_torn(tmp_path: Path, size: int) -> None:
     path = tmp_path / "engine.log"
