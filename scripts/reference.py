@@ -20,7 +20,11 @@ from activator_ext.app.api import build_api
 from activator_ext.app.cli import app
 from activator_ext.app.metrics import Metrics as ControllerMetrics
 from activator_ext.app.views import ControllerFacade
+from activator_ext.portal.clock import Clock
+from activator_ext.portal.loads import Loads
 from activator_ext.portal.metrics import Metrics as PortalMetrics
+from activator_ext.portal.room import Room
+from activator_ext.portal.table import Table
 from runtime.contract import Stage
 from runtime.engine.cpu import Cpu
 from runtime.engine.cuda import Cuda
@@ -106,7 +110,7 @@ def _metrics() -> str:
     return (
         "`GET /metrics` of the API answers both parts as one text; labels are bounded by the services that exist.\n\n"
         f"## Controller\n\n{_table(head, _families(ControllerMetrics('0')))}\n\n"
-        f"## Portal\n\n{_table(head, _families(PortalMetrics()))}"
+        f"## Portal\n\n{_table(head, _portal_families())}"
     )
 
 
@@ -117,6 +121,15 @@ def _families(owner: object) -> Iterable[tuple[str, ...]]:
             name = f"{family.name}_total" if family.type == "counter" else family.name
             labels = ", ".join(f"`{label}`" for label in metric._labelnames)
             yield f"`{name}`", family.type, labels, family.documentation.removesuffix(".")
+
+
+def _portal_families() -> Iterable[tuple[str, ...]]:
+    for family in PortalMetrics().families(Loads(Room(0, 0), Clock()), Table()):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = ", ".join(
+            f"`{label}`" for label in getattr(family, "_labelnames", ())
+        )  # a family of our own has no public word for them
+        yield f"`{name}`", family.type, labels, family.documentation.removesuffix(".")
 
 
 def _stages() -> str:

@@ -9,9 +9,9 @@ from runtime.contract import Endpoint, Route
 
 @dataclass(frozen=True, slots=True)
 class Avoid:
-    """An endpoint that just failed this request, and until when (steady clock) it is left alone."""
+    """The endpoints that just failed this request, and until when (steady clock) they are left alone."""
 
-    endpoint: Endpoint
+    endpoints: tuple[Endpoint, ...]
     until_s: float
 
 
@@ -19,8 +19,10 @@ def choose(
     route: Route, in_flight: Callable[[Endpoint], int], avoid: Avoid | None = None, now_s: float = 0.0
 ) -> Endpoint | None:
     """The endpoint with the fewest requests in flight, then the least replica id; None if there is none."""
-    shunned = avoid.endpoint if avoid is not None and now_s < avoid.until_s else None
-    candidates = [endpoint for endpoint in route.endpoints if endpoint != shunned]
+    if avoid is None and len(route.endpoints) == 1:
+        return route.endpoints[0]
+    shunned = avoid.endpoints if avoid is not None and now_s < avoid.until_s else ()
+    candidates = [endpoint for endpoint in route.endpoints if endpoint not in shunned]
     return min(candidates, key=lambda endpoint: (in_flight(endpoint), endpoint.replica), default=None)
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Protocol, cast
 
 import httptools
@@ -16,21 +18,21 @@ from activator_ext.portal.request import Request
 _LINGER_S = 2.0
 # A client may send further requests before it has its answer; more than this wait in the network.
 _AHEAD = 4
+# Between two requests.
+_NONE = Request()
 
 
 class House(Protocol):
     """What all connections share."""
 
     limits: Limits
+    elapsed_s: Callable[[], float]
 
     def exchange(self, client: "ClientConnection", request: Request) -> Exchange:
         """Begin an exchange."""
 
     def ended(self) -> None:
         """An exchange has ended."""
-
-    def elapsed_s(self) -> float:
-        """The steady clock."""
 
     def joined(self, client: "ClientConnection") -> None:
         """A connection is open."""
@@ -47,10 +49,11 @@ class ClientConnection(asyncio.Protocol):
         self._limits = house.limits
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
-        self._reading: Request | None = None  # whose end has not come
+        self._reading = _NONE  # whose end has not come
         self._queue: deque[Request] = deque()  # the first has its exchange, if there is one
         self._exchange: Exchange | None = None
-        self._again = False  # a head is told to a second parser, without its upgrade
+        self._head: list[tuple[bytes, bytes]] = []
+        self._head_bytes = 0
         self._paused = False
         self._closing = False  # the last answer is written: what still comes is read away
         self._slow = False
@@ -116,7 +119,7 @@ class ClientConnection(asyncio.Protocol):
         """Called now and then: whether the client takes too long."""
         if self._transport is None or not self._is_awaited(now_s) or now_s < self._deadline_s:
             return
-        if self._closing or self._slow or (self._reading is None and not self._queue):
+        if self._closing or self._slow or (self._reading is _NONE and not self._queue):
             (self._transport.abort if self._slow or self._transport.is_closing() else self._transport.close)()
         else:
             self._refuse(invalid("the request took too long to arrive", "request_timeout", 408))
@@ -141,12 +144,19 @@ class ClientConnection(asyncio.Protocol):
         """Called by the loop."""
         if self._closing:
             return
-        if self._reading is None and not self._queue:
+        if self._reading is _NONE and not self._queue:
             self._deadline_s = self._house.elapsed_s() + self._limits.head_s
+            if len(data) > self._limits.head_bytes and data.find(b"\r\n\r\n", 0, self._limits.head_bytes) < 0:
+                self._refuse(self._head_too_large())
+                return
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
             self._refuse_unreadable(error)
+        if self._reading is not _NONE and (self._head or not self._reading.method):
+            self._bound_head(len(data))
+        else:
+            self._head_bytes = 0
         if len(self._queue) > _AHEAD:
             self.read(False)
 
@@ -171,37 +181,31 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Called by the parser."""
-        if not self._again:
-            self._reading = Request()
+        self._reading = Request()
+        self._head = []  # trailers of the message before
 
     def on_url(self, part: bytes) -> None:
         """Called by the parser, with the target or a part of it."""
-        if not self._again:
-            request = self._read()
-            request.target += part
-            if len(request.target) > self._limits.target_bytes:
-                what = f"the request's target is over {self._limits.target_bytes} bytes"
-                self._stop(invalid(what, "target_too_long", 414))
+        request = self._reading
+        request.target += part
+        if len(request.target) > self._limits.target_bytes:
+            what = f"the request's target is over {self._limits.target_bytes} bytes"
+            self._stop(invalid(what, "target_too_long", 414))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser; also for trailers, which end here."""
-        request = self._read()
-        if self._again or request.method:
-            return
-        refusal = request.add(name, value)
-        if request.head_bytes > self._limits.head_bytes or request.count > self._limits.fields:
-            what = f"the request's head is over {self._limits.head_bytes} bytes or {self._limits.fields} fields"
-            refusal = invalid(what, "head_too_large", 431)
-        if refusal is not None:
-            self._stop(refusal)
+        self._head.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
-        if self._again or self._closing:
+        if self._closing:
             return
-        request, parser = self._read(), self._parser
+        request, parser = self._reading, self._parser
+        request.head, self._head = self._head, []
         method, version = parser.get_method(), parser.get_http_version()
-        refusal = request.close_head(method, version, keep_alive=parser.should_keep_alive() or parser.should_upgrade())
+        refusal = request.close_head(method, version, keep_alive=parser.should_keep_alive())
+        if len(request.head) > self._limits.fields:
+            refusal = self._head_too_large()
         if refusal is not None:
             self._stop(refusal)
         self._queue.append(request)
@@ -213,9 +217,11 @@ class ClientConnection(asyncio.Protocol):
         """Called by the parser."""
         if self._closing:
             return
-        request = self._read()
+        request = self._reading
         request.chunks.append(data)
         request.size += len(data)
+        if request.size == request.length:
+            return  # `on_message_complete` is next
         self._expect_more()
         if self._exchange is not None and self._queue[0] is request:
             self._exchange.body_grew()
@@ -224,19 +230,14 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Called by the parser."""
-        if self._closing or (self._parser.should_upgrade() and not self._again):
+        if self._closing or self._parser.should_upgrade():
             return  # in the second case the body, if there is one, is still to come
-        request, self._reading = self._read(), None
+        request, self._reading = self._reading, _NONE
         request.whole = True
         if self._exchange is not None and self._queue[0] is request:
             self._exchange.body_arrived()
 
     # Inside.
-
-    def _read(self) -> Request:
-        if self._reading is None:
-            raise RuntimeError("a part of a message outside of one")
-        return self._reading
 
     def _feed(self, data: bytes) -> None:
         try:
@@ -247,13 +248,13 @@ class ClientConnection(asyncio.Protocol):
                 self._feed(data[upgrade.args[0] :])
 
     def _without_upgrade(self) -> None:
-        """Go on in HTTP/1.1, as a server may (RFC 9110 §7.8): a new parser is told the framing and no upgrade."""
-        request = self._read()
-        framing = b"Transfer-Encoding: chunked" if request.length < 0 else b"Content-Length: %d" % request.length
-        self._parser = httptools.HttpRequestParser(self)
-        self._again = True
-        self._parser.feed_data(b"POST / HTTP/1.1\r\nHost: x\r\n%b\r\n\r\n" % framing)
-        self._again = False
+        """Go on in HTTP/1.1, as a server may (RFC 9110 §7.8): a parser that knows the framing, no upgrade, reads on."""
+        length = self._reading.length
+        framing = b"Transfer-Encoding: chunked" if length < 0 else b"Content-Length: %d" % length
+        self._parser = httptools.HttpRequestParser(
+            SimpleNamespace(on_body=self.on_body, on_message_complete=self.on_message_complete)
+        )
+        self._parser.feed_data(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%b\r\n\r\n" % framing)
 
     def _turn(self) -> None:
         """The first request of the queue gets its exchange."""
@@ -272,26 +273,36 @@ class ClientConnection(asyncio.Protocol):
             if unsent_bytes != self._unsent_bytes:  # it took something
                 self._unsent_bytes, self._deadline_s = unsent_bytes, now_s + self._limits.stalled_s
             return True
-        return self._closing or not (self._paused or (self._reading is None and self._queue))
+        return self._closing or not (self._paused or (self._reading is _NONE and self._queue))
 
     def _expect_more(self) -> None:
         self._deadline_s = self._house.elapsed_s() + self._limits.body_idle_s
 
+    def _bound_head(self, more_bytes: int) -> None:
+        """A head, or trailers, that do not end."""
+        self._head_bytes += more_bytes
+        if self._head_bytes > self._limits.head_bytes:
+            self._refuse(self._head_too_large())
+
+    def _head_too_large(self) -> Refusal:
+        what = f"the request's head is over {self._limits.head_bytes} bytes or {self._limits.fields} fields"
+        return invalid(what, "head_too_large", 431)
+
     def _stop(self, refusal: Refusal) -> None:
         """Read no further; the parser hands this on as an error of its own."""
-        self._read().bad = refusal
+        self._reading.bad = refusal
         raise ValueError(refusal.code)
 
     def _refuse_unreadable(self, error: httptools.HttpParserError) -> None:
-        if self._closing or (self._reading is None and self._queue and not self._queue[-1].keep_alive):
+        if self._closing or (self._reading is _NONE and self._queue and not self._queue[-1].keep_alive):
             return  # what comes after a last request is nobody's
-        bad = self._reading.bad if self._reading is not None else None
+        bad = self._reading.bad
         self._refuse(bad or invalid(f"this is not HTTP/1.1: {error}", "bad_request"))
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer what cannot be read on, in its turn; it is the last."""
-        request = self._reading or Request()
-        self._reading = None
+        request = self._reading if self._reading is not _NONE else Request()
+        self._reading = _NONE
         request.bad, request.keep_alive = refusal, False
         if request not in self._queue:
             self._queue.append(request)

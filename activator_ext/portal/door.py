@@ -48,10 +48,11 @@ class Door:
 
     def admit(self, service: str, ticket: Ticket | None, avoid: Avoid | None) -> Endpoint | None:
         """An endpoint, now counted as running there; None: wait. Raises Refused."""
-        route, now, now_s = self.route(service), self.clock.now(), self.clock.elapsed_s()
+        route, now_s = self.route(service), self.clock.elapsed_s()
         if endpoint := choose(route, self.loads.in_flight, avoid, now_s):
             self.loads.begin(service, endpoint)
             return endpoint
+        now = self.clock.now()
         if failure_answers(route, ticket.entered_at if ticket else now, now):
             raise Refused(failed(route, now))
         if ticket and now_s >= ticket.deadline_s:

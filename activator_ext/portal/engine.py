@@ -11,6 +11,10 @@ from activator_ext.portal.heads import NOT_HANDED_BACK, AnswerHead
 # An answer's head that is larger than this comes from no engine that works.
 _HEAD_BYTES = 64 * 2**10
 
+_FOR_THIS_HOP = frozenset((b"keep-alive", b"close"))
+
+_JOINED_BYTES = 64 * 2**10
+
 
 class Asker(Protocol):
     """Who asked, and hears of the answer."""
@@ -29,50 +33,49 @@ class _Incoming:
     """What has come of one answer. `surplus`: there came more than the answer, which no client may ever see."""
 
     __slots__ = (
-        "chunked", "content_type", "ended", "head", "head_bytes", "keep", "length", "lines", "named", "pieces",
-        "reason", "surplus", "told", "until_close",
+        "ended", "fields", "head", "head_bytes", "keep", "pieces", "reason", "surplus", "told", "until_close",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.head: AnswerHead | None = None
         self.reason = b""
-        self.lines: list[bytes] = []
-        self.named: list[bytes] = []
-        self.content_type = b""
-        self.length: int | None = None
+        self.fields: list[tuple[bytes, bytes]] = []
         self.head_bytes = 0
-        self.chunked = False
-        self.until_close = False
+        self.head: AnswerHead | None = None
         self.pieces: list[bytes] = []
+        self.until_close = False
         self.told = False
         self.ended = False
         self.surplus = False
         self.keep = False
 
-    def add(self, name: bytes, value: bytes) -> None:
-        """Take one header field."""
-        self.head_bytes += len(name) + len(value) + 4
-        if self.head_bytes > _HEAD_BYTES:
-            raise ValueError("the head is too large")
-        low = name.lower()
-        if low not in NOT_HANDED_BACK:
-            self.lines.append(b"%b: %b" % (name, value))
-            if low == b"content-type":
-                self.content_type = value
-        elif low == b"content-length":
-            self.length = int(value)
-        elif low == b"transfer-encoding":
-            self.chunked = True
-        elif low == b"connection":
-            self.named += [each.strip().lower() for each in value.split(b",")]
-
     def close_head(self, status: int) -> None:
         """The head is there."""
-        if self.named:
-            self.lines = [line for line in self.lines if line.partition(b":")[0].lower() not in self.named]
-        length = 0 if status in (204, 304) else None if self.chunked else self.length
-        self.until_close = length is None and not self.chunked
-        self.head = AnswerHead(status, self.reason, tuple(self.lines), self.content_type, length)
+        length: int | None = None
+        chunked = False
+        content_type = b""
+        lines: list[bytes] = []
+        named: set[bytes] = set()
+        for name, value in self.fields:
+            low = name.lower()
+            if low == b"content-length":
+                length = int(value)
+            elif low not in NOT_HANDED_BACK:
+                lines += (name, b": ", value, b"\r\n")
+                if low == b"content-type":
+                    content_type = value
+            elif low == b"transfer-encoding":
+                chunked = True
+            elif low == b"connection":
+                named |= {each.strip().lower() for each in value.split(b",")}
+        if named - _FOR_THIS_HOP:
+            kept = [(name, value) for name, value in self.fields if name.lower() not in named | NOT_HANDED_BACK]
+            lines = [part for name, value in kept for part in (name, b": ", value, b"\r\n")]
+        if status in (204, 304):
+            length = 0
+        elif chunked:
+            length = None
+        self.until_close = length is None and not chunked
+        self.head = AnswerHead(status, self.reason, lines, content_type, length)
 
 
 class EngineConnection(asyncio.Protocol):
@@ -98,8 +101,11 @@ class EngineConnection(asyncio.Protocol):
         self._asker = asker
         self._sent_whole = whole
         if self._transport is not None:  # else `connection_lost` is on its way to the asker
-            self._transport.write(head)
-            if body:
+            # Together, unless copying costs more than a second write to the socket does.
+            if len(body) <= _JOINED_BYTES:
+                self._transport.write(head + body)
+            else:
+                self._transport.write(head)
                 self._transport.write(body)
 
     def send(self, data: bytes, *, last: bool) -> None:
@@ -139,7 +145,12 @@ class EngineConnection(asyncio.Protocol):
                 self._fail()
                 return
             self._answer.surplus = True
-        self._hand_on()
+        if self._answer.pieces or self._answer.ended:
+            self._hand_on()
+        elif self._answer.head_bytes + len(data) > _HEAD_BYTES:  # a head, or trailers, without an end
+            self._fail()
+        else:
+            self._answer.head_bytes += len(data)
 
     def eof_received(self) -> bool:
         """Called by the loop."""
@@ -180,8 +191,7 @@ class EngineConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser; also for trailers, which end here."""
-        if self._answer.head is None:
-            self._answer.add(name, value)
+        self._answer.fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Called by the parser."""
@@ -210,8 +220,9 @@ class EngineConnection(asyncio.Protocol):
     def _hand_on(self) -> None:
         """Tell the asker what came, once there is a byte of body or the end."""
         answer, asker = self._answer, self._asker
-        if asker is None or not (answer.pieces or answer.ended):
+        if asker is None:
             return
+        answer.head_bytes = 0
         data = answer.pieces[0] if len(answer.pieces) == 1 else b"".join(answer.pieces)
         answer.pieces = []
         first = None if answer.told else answer.head

@@ -25,6 +25,9 @@ from runtime.contract import Endpoint
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 2
+# An engine that takes no connection has seen nothing of the request: that costs no attempt. When a host dies, all of
+# its engines are like that until the table says so; each is left alone for `retry_grace_s` meanwhile.
+_REFUSALS = 8
 _SHUTDOWN_STATUSES = (500, 503)  # what vLLM answers new requests with while it drains
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _UNKNOWN = Intake("", b"", streaming=False)
@@ -47,6 +50,7 @@ class Exchange:
         "_intake",
         "_over",
         "_passing",
+        "_refusals_left",
         "_reply",
         "_request",
         "_status",
@@ -67,6 +71,7 @@ class Exchange:
         self._intake = _UNKNOWN
         self._streamed = False  # the body is sent on as it comes, and never a second time
         self._attempts_left = _ATTEMPTS
+        self._refusals_left = _REFUSALS
         self._avoid: Avoid | None = None
         self._endpoint = _NOWHERE  # on which it is counted as running
         self._connection: EngineConnection | None = None
@@ -143,7 +148,7 @@ class Exchange:
         if head is not None and not self._begin(head):
             return
         if self._passing:
-            self._reply.write(data)
+            self._reply.write(data, last=ended)
         else:
             self._collected += data
             if len(self._collected) > self._door.limits.kept_body_bytes:
@@ -244,7 +249,7 @@ class Exchange:
             connection = await self._engines.connect(endpoint.url)
         except Unreachable:
             self._task = None
-            self._try_again()
+            self._try_again(sent=False)
             return
         self._task = None
         self._send(connection, endpoint)
@@ -273,18 +278,22 @@ class Exchange:
             data = (b"%x\r\n%b\r\n" % (len(data), data) if data else b"") + (b"0\r\n\r\n" if request.whole else b"")
         self._connection.send(data, last=request.whole)
 
-    def _try_again(self) -> None:
-        """No byte of an answer came: once more, elsewhere if possible."""
+    def _try_again(self, *, sent: bool = True) -> None:
+        """No byte of an answer came: once more, elsewhere if possible. `sent` False: nor was anything asked."""
         service, endpoint = self._intake.service, self._endpoint
         self._endpoint = _NOWHERE
         self._door.loads.end(service, endpoint)
-        self._attempts_left -= 1
+        if sent or self._streamed:
+            self._attempts_left -= 1
+        else:
+            self._refusals_left -= 1
         log.warning("%s ended before its first byte; attempts left: %d", endpoint.replica, self._attempts_left)
         try:
-            if not self._attempts_left:
+            if not (self._attempts_left and self._refusals_left):
                 raise Refused(engine_lost(service))
             self._door.metrics.ended(service, Outcome.RETRIED)
-            self._avoid = Avoid(endpoint, self._door.clock.elapsed_s() + self._door.limits.retry_grace_s)
+            failed = (endpoint,) if self._avoid is None else (*self._avoid.endpoints, endpoint)
+            self._avoid = Avoid(failed, self._door.clock.elapsed_s() + self._door.limits.retry_grace_s)
             self._go(service)
         except Refused as refused:
             self._refuse(refused.refusal)
@@ -310,18 +319,13 @@ class Exchange:
             self._request.chunks = []  # the answer may stream for minutes; the question is not needed any more
         if self._door.stopping:
             self._reply.keeps = False
-        own = (
-            b"x-pilotlight-service: " + service.encode(),
-            b"x-pilotlight-replica: " + endpoint.replica.encode(),
-            b"x-pilotlight-waited-ms: %d" % round(1000 * (self._waited_s or 0.0)),
-        )
-        self._passing = self._reply.begin(head, own)
+        waited_ms = 0 if self._waited_s is None else round(1000 * self._waited_s)
+        head.lines.append(b"%bx-pilotlight-waited-ms: %d\r\n" % (_signature(service, endpoint.replica), waited_ms))
+        self._passing = self._reply.begin(head)
         return True
 
     def _end(self) -> None:
-        if self._passing:
-            self._reply.end()
-        else:
+        if not self._passing:
             self._reply.one_event(self._status, bytes(self._collected))
         self._finish(Outcome.ANSWERED if self._status < 500 else Outcome.UPSTREAM_ERROR)
 
@@ -346,6 +350,11 @@ class Exchange:
         if outcome is not None:
             self._door.metrics.ended(self._intake.service or None, outcome)
         self._client.done(keep=self._reply.keeps)
+
+
+@lru_cache(maxsize=1024)
+def _signature(service: str, replica: str) -> bytes:
+    return f"x-pilotlight-service: {service}\r\nx-pilotlight-replica: {replica}\r\n".encode()
 
 
 @lru_cache(maxsize=1024)

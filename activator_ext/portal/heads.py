@@ -1,12 +1,15 @@
 """Heads as bytes: the request's for an engine, the answer's for a client. Pure but for a fresh trace id."""
 
-import secrets
+import random
 from collections.abc import Iterable
-from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
+from typing import NamedTuple
 
 from activator_ext.portal.request import Request
+
+# Ids need to differ, not to be secret; the generator is seeded by the system.
+_ids = random.Random()  # noqa: S311
 
 # RFC 9110 §7.6.1; the framing is chosen anew for each client.
 NOT_HANDED_BACK = frozenset(
@@ -15,13 +18,12 @@ NOT_HANDED_BACK = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerHead:
-    """An engine's status line and its end-to-end fields, as `Name: value`. `length` None: the end will tell."""
+class AnswerHead(NamedTuple):
+    """An engine's status line and its end-to-end fields, in pieces to be joined. `length` None: the end will tell."""
 
     status: int
     reason: bytes
-    lines: tuple[bytes, ...]
+    lines: list[bytes]
     content_type: bytes
     length: int | None
 
@@ -32,10 +34,9 @@ def to_engine(request: Request, path: bytes, authority: bytes, length: int | Non
     A client without a trace gets a fresh one: vLLM joins a request that has none to the trace of its cold start.
     """
     parts = [request.method, b" ", path, b" HTTP/1.1\r\nHost: ", authority, b"\r\nAccept-Encoding: identity\r\n"]
-    for line in request.lines:
-        parts += (line, b"\r\n")
+    parts += request.lines
     if b"traceparent" not in request.fields:
-        token = secrets.token_hex(24)
+        token = f"{_ids.getrandbits(192):048x}"
         parts.append(f"traceparent: 00-{token[:32]}-{token[32:]}-01\r\n".encode())
     if length is None:
         parts.append(b"Transfer-Encoding: chunked\r\n\r\n")
@@ -47,19 +48,14 @@ def to_engine(request: Request, path: bytes, authority: bytes, length: int | Non
 
 
 def to_client(status: int, reason: bytes, lines: Iterable[bytes], framing: bytes, connection: bytes) -> bytes:
-    """The head that a client gets. `framing` and `connection` are whole lines with their ends, or empty."""
-    parts = [b"HTTP/1.1 %d %b\r\n" % (status, reason)]
-    for line in lines:
-        parts += (line, b"\r\n")
-    parts += (framing, connection, b"\r\n")
-    return b"".join(parts)
+    """The head that a client gets, `lines` in pieces. `framing` and `connection` are whole lines, or empty."""
+    return b"".join((b"HTTP/1.1 %d %b\r\n" % (status, reason), *lines, framing, connection, b"\r\n"))
 
 
 def own_lines(headers: dict[str, str]) -> list[bytes]:
     """Fields of an answer of our own, with the date that RFC 9110 §6.6.1 asks of who answers."""
-    return [f"{name}: {value}".encode() for name, value in headers.items()] + [
-        f"Date: {formatdate(usegmt=True)}".encode()
-    ]
+    dated = headers | {"Date": formatdate(usegmt=True)}
+    return [f"{name}: {value}\r\n".encode() for name, value in dated.items()]
 
 
 def reason_of(status: int) -> bytes:

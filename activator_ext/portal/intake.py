@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -22,8 +22,7 @@ from activator_ext.portal.table import AmbiguousName, Table, UnknownName
 from runtime.contract import Route
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """Where a request points before its body is read. `path` is still encoded, query included in `path_query`.
 
     `route` None: the body must say.
@@ -34,8 +33,7 @@ class Target:
     route: Route | None
 
 
-@dataclass(frozen=True, slots=True)
-class Intake:
+class Intake(NamedTuple):
     """A request ready to be admitted."""
 
     service: str
@@ -57,14 +55,14 @@ def target(request: Request, table: Table) -> Target:
     if request.method not in (b"GET", b"POST"):
         method = request.method.decode("ascii")
         raise Refused(invalid(f"{method} is not served here; use GET or POST", "method_not_allowed", 405))
-    if request.wants_upgrade() == b"websocket":
+    if request.upgrade == b"websocket":
         raise Refused(invalid("WebSockets are not served here; ask with HTTP", "upgrade_refused", 501))
     if table.version is None:
         raise Refused(no_table())
     raw, mark, query = request.target.partition(b"?")
     raw_path = raw.decode("ascii")
     if forwardable(raw_path):
-        return Target(raw_path, request.target, table.by_host(request.text(b"host")))
+        return Target(raw_path, request.target, table.by_host(request.fields.get(b"host", b"")))
     if prefix := service_prefix(raw_path):
         service, path = prefix
         if service not in table.routes:
@@ -84,7 +82,7 @@ def by_head(request: Request, where: Target, limit: int) -> Intake:
     if where.route is None:
         raise Refused(_too_large(limit))
     if encoding := request.fields.get(b"content-encoding"):
-        request.lines.append(b"Content-Encoding: " + encoding)
+        request.lines.append(b"Content-Encoding: %b\r\n" % encoding)
     return _of(request, where, where.route)
 
 
@@ -104,7 +102,10 @@ def by_body(request: Request, body: bytes, where: Target, table: Table) -> Intak
 
 def decoded(request: Request, where: Target, limit: int) -> bytes:
     """The whole body, plain from here on if its encoding is one that we know; raises Refused."""
-    body, encoding = request.body(), request.text(b"content-encoding").lower()
+    body = request.body()
+    if b"content-encoding" not in request.fields:
+        return body
+    encoding = request.text(b"content-encoding").lower()
     if encoding in ("gzip", "x-gzip", "deflate") and body:
         body = _unpacked(body, encoding, limit)
         request.chunks = [body]
@@ -112,7 +113,7 @@ def decoded(request: Request, where: Target, limit: int) -> bytes:
         if where.route is None:
             hint = f"a body in {encoding!r} is not read to find its model: use gzip, or the path /NAMESPACE/NAME/v1/…"
             raise Refused(invalid(hint, "encoding_unsupported", 415))
-        request.lines.append(b"Content-Encoding: " + request.fields[b"content-encoding"])
+        request.lines.append(b"Content-Encoding: %b\r\n" % request.fields[b"content-encoding"])
     return body
 
 

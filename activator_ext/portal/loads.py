@@ -1,12 +1,14 @@
 """What is going on at the portal: who waits, what runs on which endpoint, and when each service was last active."""
 
-from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
+from typing import TypeVar
 
 from activator_ext.portal.clock import Clock
 from activator_ext.portal.room import Room, Ticket
 from runtime.contract import Endpoint, Route, ServiceLoad
+
+K = TypeVar("K")
 
 
 def _ignore(_service: str) -> None:
@@ -20,47 +22,50 @@ class Loads:
         self.room = room
         self.on_edge: Callable[[str], None] = _ignore
         self._clock = clock
-        self._running: Counter[str] = Counter()
-        self._in_flight: Counter[Endpoint] = Counter()
+        self._running: dict[str, int] = {}
+        self._in_flight: dict[tuple[str, str], int] = {}  # by replica and URL: quicker to hash than an Endpoint
         self._last_activity_at: dict[str, datetime] = {}
 
     def enter(self, route: Route, size_bytes: int) -> Ticket:
         """A request begins to wait; raises RoomFull."""
         now, now_s = self._clock.now(), self._clock.elapsed_s()
         ticket = self.room.enter(route.service, route.waiting, size_bytes, now, now_s)
-        self._changed(route.service, edge=self.room.waiting(route.service) == 1)
+        if self.room.waiting(route.service) == 1:
+            self._edge(route.service)
         return ticket
 
     def leave(self, ticket: Ticket) -> None:
         """It waits no longer."""
         self.room.leave(ticket)
-        self._changed(ticket.service, edge=self.room.waiting(ticket.service) == 0)
+        if not self.room.waiting(ticket.service):
+            self._edge(ticket.service)
 
     def begin(self, service: str, endpoint: Endpoint) -> None:
         """A request runs on `endpoint`."""
-        self._in_flight[endpoint] += 1
-        self._running[service] += 1
-        self._changed(service, edge=self._running[service] == 1)
+        key = endpoint.replica, endpoint.url
+        self._in_flight[key] = self._in_flight.get(key, 0) + 1
+        count = self._running[service] = self._running.get(service, 0) + 1
+        if count == 1:
+            self._edge(service)
 
     def end(self, service: str, endpoint: Endpoint) -> None:
         """It runs no longer."""
-        self._in_flight[endpoint] -= 1
-        if not self._in_flight[endpoint]:
-            del self._in_flight[endpoint]
-        self._running[service] -= 1
-        self._changed(service, edge=self._running[service] == 0)
+        _count_down(self._in_flight, (endpoint.replica, endpoint.url))
+        _count_down(self._running, service)
+        if service not in self._running:
+            self._edge(service)
 
     def in_flight(self, endpoint: Endpoint) -> int:
         """Requests running on `endpoint`."""
-        return self._in_flight[endpoint]
+        return self._in_flight.get((endpoint.replica, endpoint.url), 0)
 
     def running(self, service: str) -> int:
         """Requests of `service` running on any endpoint, those that left the table included."""
-        return self._running[service]
+        return self._running.get(service, 0)
 
     def active(self) -> set[str]:
         """Services for which anything waits or runs."""
-        return self.room.services() | {service for service, count in self._running.items() if count}
+        return self.room.services() | self._running.keys()
 
     def load(self, service: str) -> ServiceLoad:
         """One service's part of a report."""
@@ -74,7 +79,13 @@ class Loads:
             last_activity_at=last,
         )
 
-    def _changed(self, service: str, *, edge: bool) -> None:
+    def _edge(self, service: str) -> None:
+        # Between two edges something waits or runs, and the last activity is now.
         self._last_activity_at[service] = self._clock.now()
-        if edge:
-            self.on_edge(service)
+        self.on_edge(service)
+
+
+def _count_down(counts: dict[K, int], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

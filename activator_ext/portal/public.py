@@ -18,6 +18,7 @@ class PublicFace:
 
     def __init__(self, door: Door, engines: Engines) -> None:
         self.limits = door.limits
+        self.elapsed_s = door.clock.elapsed_s
         self._door = door
         self._engines = engines
         self._connections: set[ClientConnection] = set()
@@ -72,10 +73,6 @@ class PublicFace:
         self._open -= 1
         if not self._open:
             self._idle.set()
-
-    def elapsed_s(self) -> float:
-        """The steady clock."""
-        return self._door.clock.elapsed_s()
 
     def joined(self, client: ClientConnection) -> None:
         """A connection is open."""

@@ -31,12 +31,13 @@ class Client(Protocol):
 class Reply:
     """What one client gets for one request. Of unknown length it goes in chunks, to HTTP/1.0 until the end."""
 
-    __slots__ = ("_chunked", "_client", "_request", "beaten", "keeps")
+    __slots__ = ("_chunked", "_client", "_head_unsent", "_request", "beaten", "keeps")
 
     def __init__(self, client: Client, request: Request) -> None:
         self._client = client
         self._request = request
         self._chunked = False
+        self._head_unsent = b""  # it goes out with the first piece of body: one write is cheaper than two
         self.keeps = request.keep_alive
         self.beaten = False
 
@@ -45,43 +46,42 @@ class Reply:
         if not self.beaten:
             self.beaten = True
             lines = [
-                b"Content-Type: text/event-stream; charset=utf-8",
-                b"Cache-Control: no-cache",
-                b"x-pilotlight-service: " + service.encode(),
+                b"Content-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\n",
+                b"x-pilotlight-service: %b\r\n" % service.encode(),
             ]
-            self._client.write(self._head(200, b"OK", lines, None))
+            self._head_unsent = self._head(200, b"OK", lines, None)
         self.write(sse.comment(text))
 
-    def begin(self, head: AnswerHead, own: Iterable[bytes]) -> bool:
-        """Begin with the engine's head and lines of our own; False: heartbeats have spent the status.
+    def begin(self, head: AnswerHead) -> bool:
+        """Begin with the engine's head; False: heartbeats have spent the status.
 
         Then events go on as they are, and any other answer must become one event (`one_event`).
         """
         if self.beaten:
             return head.status == 200 and head.content_type.startswith(_EVENTS)
-        self._client.write(self._head(head.status, head.reason, (*head.lines, *own), head.length))
+        self._head_unsent = self._head(head.status, head.reason, head.lines, head.length)
         return True
 
-    def write(self, data: bytes) -> None:
-        """A piece of the answer's body."""
-        if data:
-            self._client.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
-
-    def end(self) -> None:
-        """The body is whole."""
+    def write(self, data: bytes, *, last: bool = False) -> None:
+        """A piece of the answer's body; `last`: with it, the body is whole."""
         if self._chunked:
-            self._client.write(b"0\r\n\r\n")
+            if data:
+                data = b"%x\r\n%b\r\n" % (len(data), data)
+            if last:
+                data += b"0\r\n\r\n"
+        if self._head_unsent:
+            data, self._head_unsent = self._head_unsent + data, b""
+        if data:
+            self._client.write(data)
 
     def one_event(self, status: int, body: bytes) -> None:
         """A whole answer as the one event after heartbeats."""
-        self.write(sse.data(body if status == 200 else _as_error(status, body)))
-        self.end()
+        self.write(sse.data(body if status == 200 else _as_error(status, body)), last=True)
 
     def refuse(self, refusal: Refusal) -> None:
         """A refusal as an answer of its own, or as the last event after heartbeats."""
         if self.beaten:
-            self.write(sse.data(refusal.body()))
-            self.end()
+            self.write(sse.data(refusal.body()), last=True)
             return
         if not self._request.whole or refusal.outcome is Outcome.STOPPING:
             self.keeps = False

@@ -9,90 +9,59 @@ _NOT_SENT_ON = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
     b"upgrade host content-length content-encoding expect accept-encoding".split()
 )
-_ONCE = frozenset(b"host content-length transfer-encoding content-encoding".split())
 _SEEN = frozenset(b"accept content-type traceparent".split()) | _NOT_SENT_ON
+_ONCE = frozenset(b"host content-length transfer-encoding content-encoding".split())
+_FOR_THIS_HOP = frozenset((b"keep-alive", b"close", b"upgrade", b"te"))
 
 _CHUNKED = -1
-_NO_BODY = 0
 
 
 class Request:
-    """A request of one connection. `lines` are the header fields for the engine, each `Name: value` without line end.
+    """A request of one connection.
 
-    `length` is the body's in bytes, -1 if it comes in chunks. `whole`: all of the body has arrived. `bad`: it cannot be
-    read on, for this reason. `head_bytes` and `count` (of fields) grow as the head arrives.
+    `head`: the name and value of each field as they came. `lines`: those for the engine, in pieces to be joined.
+    `fields`: those that the portal looks at, by name in small letters. `length` is the body's in bytes, -1 if it comes
+    in chunks. `whole`: all of the body has arrived. `upgrade`: the protocol that the client would rather speak; it gets
+    HTTP/1.1, once. `bad`: it cannot be read on, for this reason.
     """
 
     __slots__ = (
-        "_named",
-        "bad",
-        "chunks",
-        "count",
-        "expects",
-        "fields",
-        "head_bytes",
-        "http11",
-        "keep_alive",
-        "length",
-        "lines",
-        "method",
-        "size",
-        "target",
-        "whole",
-    )
+        "bad", "chunks", "expects", "fields", "head", "http11", "keep_alive", "length", "lines", "method", "size",
+        "target", "upgrade", "whole",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.method = b""
         self.target = b""
-        self.http11 = True
-        self.keep_alive = True
-        self.length = _NO_BODY
-        self.expects = False
-        self.lines: list[bytes] = []
-        self.fields: dict[bytes, bytes] = {}
-        self.bad: Refusal | None = None
-        self.head_bytes = 0
-        self.count = 0
-        self.chunks: list[bytes] = []
-        self.size = 0
+        self.head: list[tuple[bytes, bytes]] = []
         self.whole = False
-        self._named: list[bytes] = []
-
-    def add(self, name: bytes, value: bytes) -> Refusal | None:
-        """Take one header field; a refusal if two of its kind contradict each other."""
-        self.head_bytes += len(name) + len(value) + 4  # ": " and the line's end
-        self.count += 1
-        low = name.lower()
-        if low not in _SEEN:
-            self.lines.append(b"%b: %b" % (name, value))
-            return None
-        value = value.strip(b" \t")
-        if low == b"connection":
-            self._named += [each.strip().lower() for each in value.split(b",")]
-        elif low in _ONCE and low in self.fields:
-            return invalid(f"the header {low.decode()} stands twice", "bad_request")
-        elif low not in _NOT_SENT_ON:
-            self.lines.append(b"%b: %b" % (name, value))
-        self.fields[low] = value
-        return None
+        self.keep_alive = True
+        self.http11 = True
+        self.length = 0
+        self.size = 0
+        self.chunks: list[bytes] = []
+        self.upgrade = b""
+        self.bad: Refusal | None = None
 
     def close_head(self, method: bytes, version: str, *, keep_alive: bool) -> Refusal | None:
-        """The head is there: what its fields say together; a refusal if that is not HTTP/1.x as RFC 9112 has it."""
+        """The head is there: what its fields say; a refusal if that is not HTTP/1.x as RFC 9112 has it."""
         self.method = method
         self.keep_alive = keep_alive
         self.http11 = version == "1.1"
+        self.expects = False
+        refusal = self._sort()
+        if refusal is not None:
+            return refusal
         if version not in ("1.0", "1.1"):
             return invalid(f"HTTP/{version} is not spoken here; use HTTP/1.1", "http_version", 505)
-        if refusal := self._absolute() or self._framing():
+        if refusal := self._framing():
             return refusal
+        if not self.target.startswith(b"/"):
+            self._absolute()
+        if not self.target.startswith(b"/") or b"#" in self.target or not self.target.isascii():
+            return invalid("the request's target must be a path like /v1/chat/completions", "bad_request")
         if self.http11 and b"host" not in self.fields:
             return invalid("an HTTP/1.1 request must carry a Host header", "bad_request")
-        expect = self.fields.get(b"expect")
-        if expect is not None and expect.lower() != b"100-continue":
-            return invalid("Expect can only be 100-continue", "expectation_failed", 417)
-        self.expects = expect is not None and self.http11 and self.length != _NO_BODY
-        if self._named:
-            self._drop_named()
         return None
 
     def body(self) -> bytes:
@@ -102,35 +71,62 @@ class Request:
         return self.chunks[0]
 
     def text(self, name: bytes) -> str:
-        """A header's value, "" if it is not there. Only for fields that routing looks at."""
+        """A header's value, "" if it is not there. Only for fields that the portal looks at."""
         return self.fields.get(name, b"").decode("latin-1")
 
-    def wants_upgrade(self) -> bytes | None:
-        """The protocol that the client would rather speak, in small letters."""
-        return self.fields[b"upgrade"].lower() if b"upgrade" in self.fields and b"upgrade" in self._named else None
+    def _sort(self) -> Refusal | None:
+        """Into fields that the portal looks at and lines that the engine gets; a refusal if two contradict."""
+        fields: dict[bytes, bytes] = {}
+        lines: list[bytes] = []
+        for name, value in self.head:
+            low = name.lower()
+            if low in _SEEN:
+                if low in fields:
+                    if low in _ONCE:
+                        return invalid(f"the header {low.decode()} stands twice", "bad_request")
+                    fields[low] += b", " + value.strip(b" \t")  # a list may come in several fields
+                else:
+                    fields[low] = value.strip(b" \t")
+                if low in _NOT_SENT_ON:
+                    continue
+            lines += (name, b": ", value, b"\r\n")
+        self.fields, self.lines = fields, lines
+        if b"connection" in fields:
+            tokens = _tokens(fields[b"connection"])
+            if tokens - _FOR_THIS_HOP:
+                self._drop(tokens - _FOR_THIS_HOP)
+            if b"upgrade" in tokens:
+                self.upgrade = fields.get(b"upgrade", b"").lower()
+                self.keep_alive = False
+        return None
 
-    def _absolute(self) -> Refusal | None:
+    def _framing(self) -> Refusal | None:
+        """How long the body is, and whether the client asks before it sends it."""
+        fields = self.fields
+        if b"content-length" in fields:
+            self.length = int(fields[b"content-length"])
+        elif b"transfer-encoding" in fields:
+            if fields[b"transfer-encoding"].lower() != b"chunked" or not self.http11:
+                return invalid("Transfer-Encoding can only be chunked, and only in HTTP/1.1", "bad_request")
+            self.length = _CHUNKED
+        if b"expect" in fields:
+            if fields[b"expect"].lower() != b"100-continue":
+                return invalid("Expect can only be 100-continue", "expectation_failed", 417)
+            self.expects = self.http11 and self.length != 0
+        return None
+
+    def _drop(self, named: set[bytes]) -> None:
+        """Fields that `Connection` names are for this hop alone."""
+        kept = [(name, value) for name, value in self.head if name.lower() not in named | _NOT_SENT_ON]
+        self.lines = [part for name, value in kept for part in (name, b": ", value, b"\r\n")]
+
+    def _absolute(self) -> None:
         """`http://authority/path` means that authority and `/path` (RFC 9112 §3.2.2)."""
         if self.target[:7].lower() == b"http://":
             authority, slash, path = self.target[7:].partition(b"/")
             self.target = slash + path or b"/"
             self.fields[b"host"] = authority
-        if self.target[:1] != b"/" or b"#" in self.target or not self.target.isascii():
-            return invalid("the request's target must be a path like /v1/chat/completions", "bad_request")
-        return None
 
-    def _framing(self) -> Refusal | None:
-        coding = self.fields.get(b"transfer-encoding")
-        if coding is not None:
-            if coding.lower() != b"chunked" or not self.http11:
-                return invalid("Transfer-Encoding can only be chunked, and only in HTTP/1.1", "bad_request")
-            self.length = _CHUNKED
-        elif b"content-length" in self.fields:
-            self.length = int(self.fields[b"content-length"])
-        return None
 
-    def _drop_named(self) -> None:
-        """Fields that `Connection` names are for this hop alone."""
-        named = set(self._named) - {b"keep-alive", b"close", b"upgrade", b"te"}
-        if named:
-            self.lines = [line for line in self.lines if line.partition(b":")[0].lower() not in named]
+def _tokens(value: bytes) -> set[bytes]:
+    return {each.strip().lower() for each in value.split(b",")}

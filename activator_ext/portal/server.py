@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class Options:
     admin: Path
     drain_s: float = 60.0
     orphan_s: float = 60.0
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
 
 class Portal:

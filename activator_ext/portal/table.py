@@ -5,6 +5,7 @@ Pure and immutable: applying a snapshot or a delta gives a new table.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from runtime.contract import Endpoint, Route, RouteDelta, RouteTable
 
@@ -67,10 +68,9 @@ class Table:
             raise AmbiguousName(claimants)
         return self.routes[claimants[0]]
 
-    def by_host(self, host: str) -> Route | None:
+    def by_host(self, host: bytes) -> Route | None:
         """The route whose `name.namespace` are the first two labels of a Host header (port allowed)."""
-        labels = host.rpartition("@")[2].partition(":")[0].lower().split(".")
-        return self.routes.get(f"{labels[1]}/{labels[0]}") if len(labels) >= 2 else None
+        return self.routes.get(_of_host(host))
 
     def has(self, service: str, endpoint: Endpoint) -> bool:
         """Whether `endpoint` may still be given requests of `service`."""
@@ -92,6 +92,12 @@ class Table:
             return self.by_model(name) is route
         except (UnknownName, AmbiguousName):
             return False
+
+
+@lru_cache(maxsize=1024)
+def _of_host(host: bytes) -> str:
+    labels = host.decode("latin-1").rpartition("@")[2].partition(":")[0].lower().split(".")
+    return f"{labels[1]}/{labels[0]}" if len(labels) >= 2 else ""
 
 
 def _short(service: str) -> str:

@@ -18,17 +18,18 @@ ONE, OTHER = TWO.endpoints
         pytest.param({}, None, ONE, id="equal: the least replica id"),
         pytest.param({ONE: 1}, None, OTHER, id="the fewest in flight"),
         pytest.param({ONE: 1, OTHER: 1}, None, ONE, id="equal again"),
-        pytest.param({OTHER: 9}, Avoid(ONE, 10.0), OTHER, id="not the one that just failed"),
-        pytest.param({OTHER: 9}, Avoid(ONE, 5.0), ONE, id="but it again after the grace"),
+        pytest.param({OTHER: 9}, Avoid((ONE,), 10.0), OTHER, id="not the one that just failed"),
+        pytest.param({OTHER: 9}, Avoid((ONE,), 5.0), ONE, id="but it again after the grace"),
+        pytest.param({}, Avoid((ONE, OTHER), 10.0), None, id="none of those that just failed"),
     ],
 )
-def test_choice(in_flight: dict[Endpoint, int], avoid: Avoid | None, expected: Endpoint) -> None:
+def test_choice(in_flight: dict[Endpoint, int], avoid: Avoid | None, expected: Endpoint | None) -> None:
     assert choose(TWO, lambda endpoint: in_flight.get(endpoint, 0), avoid, now_s=5.0) == expected
 
 
 def test_nothing_to_choose() -> None:
     assert choose(route("a/x"), lambda _: 0) is None
-    assert choose(route("a/x", "http://one"), lambda _: 0, Avoid(ONE, 10.0), 5.0) is None
+    assert choose(route("a/x", "http://one"), lambda _: 0, Avoid((ONE,), 10.0), 5.0) is None
 
 
 @pytest.mark.parametrize(

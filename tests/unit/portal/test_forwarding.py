@@ -135,6 +135,15 @@ async def test_a_retry_waits_for_the_next_engine_when_there_is_none(tmp_path: Pa
             assert (await asked).status == 200
 
 
+async def test_engines_that_all_take_no_connection_are_waited_for(tmp_path: Path) -> None:
+    """A dead host's engines stay in the table for a moment; a request that reached none of them has lost nothing."""
+    async with engine() as next_one, house(tmp_path, route("team-a/chat", *["http://127.0.0.1:1"] * 3)) as at:
+        asked = at.ask()
+        await at.waiting(1)
+        await at.controller.push(route("team-a/chat", next_one.url))
+        assert (await asked).status == 200
+
+
 @pytest.mark.parametrize(("leaves", "status"), [(True, 200), (False, 503)])
 async def test_an_engines_503_is_retried_only_if_it_left_the_table(tmp_path: Path, leaves: bool, status: int) -> None:
     reached, go = asyncio.Event(), asyncio.Event()

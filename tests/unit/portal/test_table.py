@@ -67,7 +67,7 @@ def test_any_other_name_is_unknown(name: str) -> None:
     ],
 )
 def test_a_host_names_a_service_by_its_first_two_labels(host: str, service: str | None) -> None:
-    found = HOUSE.by_host(host)
+    found = HOUSE.by_host(host.encode())
     assert (found.service if found else None) == service
 
 
