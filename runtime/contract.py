@@ -92,18 +92,28 @@ class Stage(StrEnum):
 
 
 class FailureCause(StrEnum):
-    """Why a start failed or a running engine ended; `Failure.numbers` carries what belongs to it."""
+    """Why a start failed or a running engine ended; `Failure.numbers` carries what belongs to it.
+
+    docs/reference/failures.md says of each how it is told and what follows.
+    """
 
     MODEL_MISSING = "model-missing"
     MODEL_INCOMPLETE = "model-incomplete"
+    UNSUPPORTED_MODEL = "unsupported-model"
+    BAD_ARGUMENTS = "bad-arguments"
     SPAWN_FAILED = "spawn-failed"
+    PORT_TAKEN = "port-taken"
+    NO_COMPILER = "no-compiler"
+    NO_MEMORY = "no-memory"
     EXITED = "exited"
     KILLED = "killed"
+    STUCK = "stuck"
     START_TIMEOUT = "start-timeout"
     NOT_SERVED = "not-served"
     GOLDEN_FAILED = "golden-failed"
     GOLDEN_WRONG = "golden-wrong"
     DIED_AFTER_READY = "died-after-ready"
+    FROZEN = "frozen"
     HOST_LOST = "host-lost"
 
 
@@ -112,12 +122,18 @@ class _Wire(BaseModel):
 
 
 class Failure(_Wire):
-    """One failed start or ended engine: the cause, a sentence that says what to do, its numbers."""
+    """One failed start or ended engine: the cause, a sentence that says what to do, its numbers.
+
+    `permanent`: the same spec and files fail again, so a new try is not worth a wait. `tail`: the last lines of the
+    engine's log, none where no engine had begun.
+    """
 
     cause: FailureCause
     message: str
     at: AwareDatetime
     numbers: dict[str, float | str] = Field(default_factory=dict)
+    permanent: bool = False
+    tail: tuple[str, ...] = ()
 
 
 class Golden(_Wire):
@@ -175,7 +191,8 @@ class StartRecord(_Wire):
 
     `ready_s` is T0 → T9; `attributed` the share of it (0–1) that named stages cover, overlaps counted once.
     `golden_key` names the weights, arguments and versions whose golden answer `golden_tokens` is.
-    `outcome` None: under way. A failed start has no `ready_s` and is no sample of stage times.
+    `outcome` None: under way. A failed start has no `ready_s` and is no sample of stage times. `ended`: how an engine
+    that had become ready ended; None while it serves, and where it was stopped on purpose.
     """
 
     id: str
@@ -186,6 +203,7 @@ class StartRecord(_Wire):
     stages: tuple[StageTime, ...] = ()
     outcome: Literal["ready", "failed", "cancelled"] | None = None
     failure: Failure | None = None
+    ended: Failure | None = None
     ready_s: float | None = None
     attributed: float | None = None
     model_digest: str | None = None
@@ -216,6 +234,8 @@ class ReplicaView(_Wire):
 class ServiceView(_Wire):
     """One ordered service at a host: its replicas, and what stands in the way of more.
 
+    `replicas_wanted` is what the host brings the service to by itself: as ordered, and after a failure no more than is
+    left, until it is ordered (or a portal wakes it) again. So nothing that fails is tried again without demand.
     `next_kind`: how a start from zero would begin. `retry_at`: the back-off after a failure ends then.
     """
 
@@ -249,13 +269,22 @@ class Lease(_Wire):
     events_socket: str | None = None
 
 
+STUCK_AFTER_S = 300.0
+"""How long a start may show no sign of life while nothing is known of earlier ones."""
+
+
 class ServiceOrder(_Wire):
-    """Desired state of one service at a host; idempotent. `asked_at` becomes T0 of the starts that it causes."""
+    """Desired state of one service at a host; idempotent. `asked_at` becomes T0 of the starts that it causes.
+
+    `stuck_after_s`: a start that shows no sign of life for so long (no new stage, no log line, neither CPU nor disk
+    used) has failed.
+    """
 
     spec: EngineSpec
     replicas: Annotated[int, Field(ge=0)]
     asked_at: AwareDatetime
     why: str = ""
+    stuck_after_s: Annotated[float, Field(gt=0)] = STUCK_AFTER_S
 
 
 class Stop(_Wire):

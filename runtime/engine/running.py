@@ -10,13 +10,20 @@ from pathlib import Path
 import httpx
 
 from runtime.contract import Failure, FailureCause
-from runtime.engine.ending import ended
+from runtime.engine.ending import End, died
+from runtime.engine.lines import excerpt
+from runtime.engine.oom import OomWindow
 from runtime.engine.process import EngineProcess
+from runtime.engine.progress import Frozen, Pulse
+from runtime.engine.vitals import vitals_of
+from runtime.ready.fault import Fault
 from runtime.ready.http import client
 
 METRICS_TIMEOUT_S = 2.0
 POLL_S = 0.2
 """How often a draining engine is asked whether it is idle."""
+PROBE_S = 5.0
+"""How often a ready engine is asked for a sign of life, and how long it may take to give one."""
 TERM_GRACE_S = 15.0
 """From SIGTERM to SIGKILL. An idle vLLM 0.32 with a shutdown timeout needs 5–6 s on a CPU to take its workers down."""
 _GAUGE = re.compile(r"^vllm:num_requests_(?:running|waiting)(?:\{[^}]*\})?\s+(?P<value>[\d.eE+-]+)\s*$", re.MULTILINE)
@@ -26,9 +33,16 @@ class RunningEngine:
     """One engine that serves at `url`; `pid` leads its process group."""
 
     def __init__(
-        self, *, process: EngineProcess, url: str, log: Path, clock: Callable[[], datetime], on_end: Callable[[], None]
+        self,
+        *,
+        process: EngineProcess,
+        url: str,
+        log: Path,
+        oom: OomWindow,
+        clock: Callable[[], datetime],
+        on_end: Callable[[], None],
     ) -> None:
-        self._process, self._log, self._clock, self._on_end = process, log, clock, on_end
+        self._process, self._log, self._oom, self._clock, self._on_end = process, log, oom, clock, on_end
         self.url = url
         self.pid = process.pid
         self._stopping = asyncio.Lock()
@@ -44,12 +58,19 @@ class RunningEngine:
         return round(sum(values)) if values else None
 
     async def wait(self) -> Failure:
-        """Wait until the engine's leader has ended, however it did; nothing of its group is left then."""
-        returncode = await self._process.wait()
-        await self._process.clear()
-        self._on_end()
-        fault = ended(returncode, self._process.tail, self._log, cause=FailureCause.DIED_AFTER_READY)
-        return fault.at(self._clock())
+        """Wait until the engine's leader has ended, or the engine is frozen; nothing of its group is left then."""
+        end, pulse = asyncio.ensure_future(self._process.wait()), asyncio.ensure_future(self._frozen())
+        try:
+            await asyncio.wait((end, pulse), return_when=asyncio.FIRST_COMPLETED)
+            fault = self._froze(pulse.result()) if not end.done() else None
+            self._process.kill()
+            await self._process.clear()
+            self._on_end()
+            return (fault or self._died(await end)).at(self._clock())
+        finally:
+            for pending in (end, pulse):
+                pending.cancel()
+            await asyncio.gather(end, pulse, return_exceptions=True)
 
     async def stop(self, drain_s: float) -> None:
         """Let requests in flight finish for up to `drain_s`, then SIGTERM; 15 s later SIGKILL to the whole group.
@@ -74,3 +95,35 @@ class RunningEngine:
             async with asyncio.timeout(drain_s):
                 while self._process.returncode is None and await self.in_flight() != 0:  # noqa: ASYNC110  (another process)
                     await asyncio.sleep(POLL_S)
+
+    async def _frozen(self) -> Frozen:
+        """Returns once the engine is frozen; probes it every `PROBE_S` until then."""
+        loop = asyncio.get_running_loop()
+        pulse = Pulse(loop.time())
+        while True:
+            self._oom.take(loop.time())
+            answered = await self._answers()
+            if frozen := pulse.beat(loop.time(), answered=answered, vitals=vitals_of(self.pid)):
+                return frozen
+            await asyncio.sleep(PROBE_S)
+
+    async def _answers(self) -> bool:
+        try:
+            async with client(self.url, PROBE_S) as http:
+                await http.get("/health")
+        except httpx.RequestError:
+            return False
+        return True
+
+    def _died(self, returncode: int) -> Fault:
+        self._oom.take(asyncio.get_running_loop().time())
+        return died(End(returncode, self._process.tail, self._log, self._oom.kills))
+
+    def _froze(self, frozen: Frozen) -> Fault:
+        return Fault(
+            FailureCause.FROZEN,
+            f"the engine is frozen: {frozen.text}; it was ended, and another takes its place when wanted"
+            f" (log: {self._log})",
+            {"frozen_s": round(frozen.seconds, 1)},
+            tail=excerpt(self._process.tail),
+        )

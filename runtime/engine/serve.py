@@ -9,6 +9,7 @@ import sys
 
 from runtime.engine.leash import leash, leash_to_starter
 from runtime.engine.marker import emit, role_of
+from runtime.engine.obituary import tell_deaths
 
 if __name__ == "__main__":
     leash_to_starter()
@@ -16,6 +17,8 @@ if __name__ == "__main__":
 elif __name__ == "__mp_main__":
     leash()
     emit("main", role_of(multiprocessing.current_process().name, __name__))
+if __name__ in {"__main__", "__mp_main__"}:
+    tell_deaths()
 
 
 def main() -> None:

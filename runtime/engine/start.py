@@ -8,11 +8,11 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
 
 from runtime.contract import (
+    STUCK_AFTER_S,
     EngineSpec,
     Failure,
     FailureCause,
@@ -26,28 +26,24 @@ from runtime.contract import (
 from runtime.engine.argv import Tracing, cache_kind, command_line, environment, platform_of
 from runtime.engine.cache_kind import remember_compiled
 from runtime.engine.dirs import EngineDirs
-from runtime.engine.ending import ended
-from runtime.engine.lines import read_line
+from runtime.engine.lines import excerpt, read_line
 from runtime.engine.marker import parse as parse_marker
 from runtime.engine.platforms import Span
 from runtime.engine.process import EngineProcess
 from runtime.engine.running import RunningEngine
 from runtime.engine.spans import SpanReceiver
 from runtime.engine.stages import StageTracker, attributed
+from runtime.engine.watch import StartWatch, stage_name
 from runtime.ready.fault import Fault
 from runtime.ready.golden import ask_golden, golden_key
 from runtime.ready.model import Needs, prove_model
 from runtime.ready.probe import wait_until_serving
+from runtime.ready.stamp import model_stamp
 
 __all__ = ["EngineDirs", "EngineStart", "RunningEngine", "StartFailed", "utc_now"]
 
 LATE_SPANS_S = 5.0
 """How long after T9 spans may still complete the record; the engine exports every 0.5 s."""
-
-DYING_S = 3.0
-"""A request that fails is often the first sign of an engine that ends; its exit tells more. vLLM needs 1–2 s for it."""
-
-T = TypeVar("T")
 
 
 def utc_now() -> datetime:
@@ -64,7 +60,10 @@ class StartFailed(Exception):
 
 
 class EngineStart:
-    """One start. `run` once, then `admit` once; `record`, `stage`, `url` and `pid` may be read at any time."""
+    """One start. `run` once, then `admit` once; `record`, `stage`, `url` and `pid` may be read at any time.
+
+    `model_stamp`: how the model's files stood when the start looked at them first.
+    """
 
     def __init__(
         self,
@@ -78,16 +77,19 @@ class EngineStart:
         spans: SpanReceiver | None,
         on_change: Callable[["EngineStart"], None],
         on_stage: Callable[[StageEvent], None],
+        stuck_after_s: float = STUCK_AFTER_S,
         clock: Callable[[], datetime] = utc_now,
         command: tuple[str, ...] | None = None,
     ) -> None:
         self._spec, self._dirs, self._clock, self._command = spec, dirs, clock, command
+        self._watch = StartWatch(log=dirs.log, stuck_after_s=stuck_after_s, stage=lambda: self.stage)
         self._on_change, self._on_stage = on_change, on_stage
         self._receiver, self.trace_id = spans, secrets.token_hex(16)
         self._tracker = StageTracker(platform_of(spec))
         self._server_up = asyncio.Event()
         self._process: EngineProcess | None = None
         self.url: str | None = None
+        self.model_stamp: str | None = None
         self._record = StartRecord(
             id=start_id, service=spec.service, replica=replica, kind=cache_kind(dirs, spec), why=why
         )
@@ -143,6 +145,11 @@ class EngineStart:
         asyncio.get_running_loop().call_later(LATE_SPANS_S, self._unsubscribe)
         return self._record
 
+    def note_end(self, failure: Failure) -> StartRecord:
+        """The engine that had become ready has ended by itself."""
+        self._change(ended=failure)
+        return self._record
+
     async def _run(self) -> RunningEngine:
         taken = self._clock()
         self._tracker.reach(Mark.T1, taken)
@@ -152,21 +159,29 @@ class EngineStart:
             self._dirs.make()
         except OSError as error:
             raise Fault(FailureCause.SPAWN_FAILED, f"the engine's directory cannot be made: {error}") from error
+        self.model_stamp = await asyncio.to_thread(model_stamp, self._spec.model)
         await self._prove_model(taken)
         process, url = await self._spawn()
         served_name = self._spec.served_names[0]
-        await self._or_end(process, wait_until_serving(url, served_name, self._server_up))
+        await self._watch.or_end(process, wait_until_serving(url, served_name, self._server_up))
         proven = self._clock()
         self._finish(self._tracker.end(Stage.READY_PROBE, proven))
         self._tracker.begin(Stage.GOLDEN_PROMPT, proven)
         spec, key = self._spec, self._record.golden_key
         golden = ask_golden(url, served_name, spec.golden, spec.start_timeout_s, key)
-        tokens = await self._or_end(process, golden)
+        tokens = await self._watch.or_end(process, golden)
         answered = self._clock()
         self._tracker.reach(Mark.T8, answered)
         self._finish(self._tracker.end(Stage.GOLDEN_PROMPT, answered))
         self._change(golden_tokens=tokens)
-        return RunningEngine(process=process, url=url, log=self._dirs.log, clock=self._clock, on_end=self._unsubscribe)
+        return RunningEngine(
+            process=process,
+            url=url,
+            log=self._dirs.log,
+            oom=self._watch.oom,
+            clock=self._clock,
+            on_end=self._unsubscribe,
+        )
 
     async def _prove_model(self, begun: datetime) -> None:
         self._tracker.begin(Stage.MODEL_CHECK, begun)
@@ -188,32 +203,21 @@ class EngineStart:
             self._process = await EngineProcess.spawn(
                 argv, env=env, cwd=self._dirs.run, log=self._dirs.log, on_line=self._line, clock=self._clock
             )
-        except (OSError, ValueError) as error:
+        except ValueError as error:
+            message = f"the engine cannot be started: {error}"
+            raise Fault(FailureCause.BAD_ARGUMENTS, message, permanent=True) from error
+        except OSError as error:
             raise Fault(FailureCause.SPAWN_FAILED, f"the engine cannot be started: {error}") from error
+        self._watch.begin(self._process)
         self.url = f"http://127.0.0.1:{port}"
         self._tracker.reach(Mark.T4, self._clock())
         self._change()
         return self._process, self.url
 
-    async def _or_end(self, process: EngineProcess, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`, or the fault of an engine that ended meanwhile."""
-        task, end = asyncio.ensure_future(work), asyncio.ensure_future(process.wait())
-        try:
-            await asyncio.wait((task, end), return_when=asyncio.FIRST_COMPLETED)
-            if task.done() and _no_answer(task.exception()):
-                await asyncio.wait((end,), timeout=DYING_S)
-            if end.done():
-                await process.clear()
-                raise ended(end.result(), process.tail, self._dirs.log, stage=self.stage)
-            return task.result()
-        finally:
-            for pending in (task, end):
-                pending.cancel()
-            await asyncio.gather(task, end, return_exceptions=True)
-
     def _line(self, at: datetime, text: str) -> None:
         marker = parse_marker(text)
         begun = self.stage
+        self._watch.line(text)
         finished = self._tracker.marker(marker) if marker else self._tracker.line(read_line(at, text))
         if any(stage.stage is Stage.SERVER for stage in finished):
             self._server_up.set()
@@ -242,7 +246,7 @@ class EngineStart:
             )
 
     def _timed_out(self) -> Fault:
-        stage = self.stage.value if self.stage else "between stages"
+        stage = stage_name(self.stage)
         return Fault(
             FailureCause.START_TIMEOUT,
             f"the start took longer than {self._spec.start_timeout_s:.0f} s, last in {stage}: "
@@ -252,6 +256,8 @@ class EngineStart:
 
     async def _failed(self, fault: Fault) -> StartFailed:
         failure = fault.at(self._clock())
+        if self._process is not None and not failure.tail:
+            failure = failure.model_copy(update={"tail": excerpt(self._process.tail)})
         await self._clear()
         self._change(outcome="failed", failure=failure)
         return StartFailed(failure)
@@ -289,12 +295,11 @@ class EngineStart:
         )
 
 
-def _no_answer(error: BaseException | None) -> bool:
-    return isinstance(error, Fault) and error.cause is FailureCause.GOLDEN_FAILED
-
-
 def _free_port() -> int:
-    """A loopback port that is free now. Should another process take it first, the engine exits and is retried."""
+    """A loopback port that is free now.
+
+    Should another process take it first, the start fails (PORT_TAKEN), and the next one takes another.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -44,11 +44,18 @@ Step = Start | Stop
 
 
 def plan(
-    *, wanted: int, digest: str, replicas: Sequence[Held], now: datetime, retry_at: datetime | None
+    *,
+    wanted: int,
+    digest: str,
+    replicas: Sequence[Held],
+    now: datetime,
+    retry_at: datetime | None,
+    asked_again: bool = True,
 ) -> tuple[Step, ...]:
     """The steps from `replicas` to `wanted` replicas of the spec `digest`.
 
-    - Missing ones start in the lowest free ordinals, unless a back-off runs until `retry_at`.
+    - Missing ones start in the lowest free ordinals, unless a back-off runs until `retry_at`, or something failed and
+      nobody has asked again since (`asked_again`): what wanted it may be gone.
     - Of too many, starts under way go first (what is ready is worth more), then the highest ordinal.
     - A replica of an older spec serves on until as many of the new one are ready as are wanted; an older start under
       way is cancelled, as its result is no longer wanted.
@@ -65,16 +72,8 @@ def plan(
     ready = sum(r.phase is Phase.READY for r in current)
     steps += [Stop(r.ordinal) for r in stale if r.phase is Phase.STARTING or ready >= wanted]
 
-    if surplus < 0 and (retry_at is None or now >= retry_at):
+    if surplus < 0 and asked_again and (retry_at is None or now >= retry_at):
         taken = {r.ordinal for r in replicas}
         free = (n for n in range(len(replicas) - surplus) if n not in taken)
         steps += [Start(next(free)) for _ in range(-surplus)]
     return tuple(steps)
-
-
-def backoff_s(failures_in_row: int) -> float:
-    """How long to wait after the n-th failure in a row: 10, 20, 40, 80, 160, then 300 s; 0 for none."""
-    if failures_in_row <= 0:
-        return 0.0
-    # The exponent is capped before the power: 10 · 2^1000 would overflow a float.
-    return min(10.0 * 2.0 ** min(failures_in_row - 1, 6), 300.0)

@@ -61,6 +61,11 @@ class Replica:
         return self._start.record
 
     @property
+    def model_stamp(self) -> str | None:
+        """How the model's files stood when the start looked at them."""
+        return self._start.model_stamp
+
+    @property
     def held(self) -> Held:
         """This replica as `plan` sees it."""
         if self._stopping.is_set():
@@ -89,6 +94,8 @@ class Replica:
             engine = await self._started()
             if engine is not None:
                 failure = await self._watched(engine)
+            if failure is not None:
+                self._start.note_end(failure)
         except StartFailed as failed:
             failure = failed.failure
         finally:

@@ -1,7 +1,6 @@
 """Keeps each ordered service at its order: starts, replaces, restarts with back-off, drains."""
 
 import asyncio
-import hashlib
 import shutil
 from collections import deque
 from collections.abc import Callable
@@ -10,9 +9,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from runtime.contract import (
+    STUCK_AFTER_S,
     EngineSpec,
     Failure,
-    FailureCause,
     HostView,
     ServiceOrder,
     ServiceView,
@@ -24,11 +23,12 @@ from runtime.contract import (
 from runtime.engine.argv import cache_kind
 from runtime.engine.spans import SpanReceiver
 from runtime.engine.start import EngineDirs, EngineStart
-from runtime.host.plan import Start, Stop, backoff_s, plan
+from runtime.host.alike import same_golden, spec_digest
+from runtime.host.model_watch import ModelWatch
+from runtime.host.plan import Phase, Start, Stop, plan
 from runtime.host.replica import Replica
+from runtime.host.retry import NO_FAILURES, Row, wait_s
 
-# An engine that served this long was sound: its death is a first failure, not one more in a row.
-SOUND_AFTER_S = 60.0
 # Finished starts that the view still shows, so that a controller that was away can record them.
 KEPT_STARTS = 32
 
@@ -40,10 +40,12 @@ class _Service:
     wanted: int
     t0: datetime
     why: str
+    stuck_after_s: float = STUCK_AFTER_S
     replicas: dict[int, Replica] = field(default_factory=dict)
     last_failure: Failure | None = None
-    failures_in_row: int = 0
+    row: Row = NO_FAILURES
     retry_at: datetime | None = None
+    asked_again: bool = True
     forgotten: bool = False
     next_kind: StartKind = StartKind.COLD_NODE
 
@@ -79,6 +81,7 @@ class Supervisor:
         self._idle.set()
         self._retries: dict[str, asyncio.TimerHandle] = {}
         self._due: deque[str] = deque()
+        self._models = ModelWatch()
         self.stopping = False
         self.lease_until: datetime | None = None
 
@@ -91,10 +94,10 @@ class Supervisor:
             service = self._services[name] = _Service(order.spec, digest, 0, order.asked_at, order.why)
         if digest != service.digest or order.replicas > service.wanted:
             service.t0, service.why = order.asked_at, order.why
-        if digest != service.digest or order.replicas == 0:
-            # A new spec deserves a new try at once; a service at zero keeps its last failure but no back-off.
-            service.failures_in_row, service.retry_at = 0, None
+        if digest != service.digest or not same_golden(order.spec, service.spec):
+            self._try_anew(name, service)
         service.spec, service.digest, service.wanted, service.forgotten = order.spec, digest, order.replicas, False
+        service.asked_again, service.stuck_after_s = True, order.stuck_after_s
         self._reconcile(name)
 
     def forget(self, name: str) -> None:
@@ -110,8 +113,8 @@ class Supervisor:
         service = self._services.get(name)
         if service is None or service.forgotten:
             return False
-        if service.wanted == 0:
-            service.wanted, service.t0 = 1, self._clock()
+        if service.wanted == 0 or not service.asked_again:
+            service.wanted, service.t0, service.asked_again = max(service.wanted, 1), self._clock(), True
             service.why = "asked for by the portal while no controller answered"
             self._reconcile(name)
         return True
@@ -134,6 +137,7 @@ class Supervisor:
         self.stopping = True
         for timer in self._retries.values():
             timer.cancel()
+        await self._models.close()
         for service in self._services.values():
             service.wanted = 0
             for replica in service.replicas.values():
@@ -144,7 +148,7 @@ class Supervisor:
     def _service_view(self, name: str, service: _Service) -> ServiceView:
         return ServiceView(
             service=name,
-            replicas_wanted=service.wanted,
+            replicas_wanted=service.wanted if service.asked_again else min(service.wanted, _left(service)),
             replicas=tuple(r.view(current_digest=service.digest) for _, r in sorted(service.replicas.items())),
             next_kind=service.next_kind,
             last_failure=service.last_failure,
@@ -183,6 +187,7 @@ class Supervisor:
             replicas=[r.held for r in service.replicas.values()],
             now=self._clock(),
             retry_at=service.retry_at,
+            asked_again=service.asked_again,
         )
         for step in steps:
             match step:
@@ -191,6 +196,7 @@ class Supervisor:
                 case Stop(ordinal):
                     service.replicas[ordinal].stop()
         if service.forgotten and not service.replicas:
+            self._try_anew(name, service)
             del self._services[name]
             shutil.rmtree(self._root / name, ignore_errors=True)
         self._changed()
@@ -208,6 +214,7 @@ class Supervisor:
             spans=self._spans,
             on_change=lambda _: self._changed(),
             on_stage=self._on_stage,
+            stuck_after_s=service.stuck_after_s,
             clock=self._clock,
             command=self._command,
         )
@@ -241,33 +248,50 @@ class Supervisor:
         self._after_change(name)
 
     def _count_failure(self, name: str, service: _Service, replica: Replica, failure: Failure) -> None:
-        now = self._clock()
         service.last_failure, service.t0 = failure, failure.at
         if replica.digest != service.digest:
             return
-        sound = replica.ready_at is not None and (now - replica.ready_at).total_seconds() >= SOUND_AFTER_S
-        service.failures_in_row = 1 if sound else service.failures_in_row + 1
-        # It has answered before: the first death may be chance, and is no reason to let requests wait.
-        chance = failure.cause is FailureCause.DIED_AFTER_READY and service.failures_in_row == 1
-        wait_s = 0.0 if chance else backoff_s(service.failures_in_row)
-        service.retry_at = now + timedelta(seconds=wait_s)
-        if name in self._retries:
-            self._retries[name].cancel()
-        self._retries[name] = asyncio.get_running_loop().call_later(wait_s, self._retry, name)
+        served_s = None if replica.ready_at is None else (failure.at - replica.ready_at).total_seconds()
+        service.row = service.row.after(failure, served_s)
+        service.asked_again = False
+        self._end_wait(name)
+        if wait := wait_s(failure, service.row.failures):
+            service.retry_at = self._clock() + timedelta(seconds=wait)
+            self._retries[name] = asyncio.get_running_loop().call_later(wait, self._retry, name)
+        else:
+            service.retry_at = None
+        if failure.permanent:
+            self._models.begin(name, service.spec.model, replica.model_stamp, lambda: self._mended(name, service))
 
     def _retry(self, name: str) -> None:
-        self._retries.pop(name, None)
         service = self._services.get(name)
         if service is not None:
+            self._end_wait(name)
             service.retry_at = None
             self._after_change(name)
+
+    def _mended(self, name: str, service: _Service) -> None:
+        """The files of a model that could not start have changed: whoever wants it need not wait any longer."""
+        if self._services.get(name) is service:
+            self._try_anew(name, service)
+            self._after_change(name)
+
+    def _try_anew(self, name: str, service: _Service) -> None:
+        """What failed is no longer what would be started: no back-off."""
+        self._end_wait(name)
+        service.row, service.retry_at = NO_FAILURES, None
+
+    def _end_wait(self, name: str) -> None:
+        self._models.end(name)
+        if timer := self._retries.pop(name, None):
+            timer.cancel()
 
     def _changed(self) -> None:
         self._revision += 1
         self._on_change()
 
 
-def spec_digest(spec: EngineSpec) -> str:
-    """What makes two specs start different engines: everything but timeouts and the declared golden answer."""
-    material = spec.model_dump_json(exclude={"golden", "start_timeout_s", "drain_timeout_s"})
-    return hashlib.sha256(material.encode()).hexdigest()[:16]
+def _left(service: _Service) -> int:
+    """How many replicas of the present spec serve or start."""
+    current = (replica.held for replica in service.replicas.values())
+    return sum(held.digest == service.digest and held.phase is not Phase.DRAINING for held in current)

@@ -96,4 +96,6 @@ def _wrong(got: tuple[int, ...], expected: tuple[int, ...], cause: str) -> Fault
         FailureCause.GOLDEN_WRONG,
         f"the golden prompt gave {list(got)}, expected {list(expected)}: {cause}",
         {"got": " ".join(map(str, got)), "expected": " ".join(map(str, expected))},
+        # What was declared is never given by these weights; what was learned was given once.
+        permanent=cause is _DECLARED,
     )

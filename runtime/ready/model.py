@@ -76,6 +76,7 @@ def check_model(directory: Path, needs: Needs, digests: Path, stop: threading.Ev
             FailureCause.MODEL_MISSING,
             f"model directory {directory} does not exist on this host: copy the model there or correct the path",
             {"model": str(directory)},
+            permanent=True,
         )
     try:
         _check_config(directory)
@@ -148,4 +149,4 @@ def _read_object(path: Path) -> dict[str, object]:
 
 
 def _incomplete(path: Path, what: str) -> Fault:
-    return Fault(FailureCause.MODEL_INCOMPLETE, f"{path} {what}: {COPY_AGAIN}", {"file": str(path)})
+    return Fault(FailureCause.MODEL_INCOMPLETE, f"{path} {what}: {COPY_AGAIN}", {"file": str(path)}, permanent=True)

@@ -34,6 +34,7 @@ async def wait_until_serving(url: str, served_name: str, server_up: asyncio.Even
             f"the engine answers at {url} but does not serve {served_name} (it serves {', '.join(names) or 'nothing'}):"
             " look for --served-model-name in the service's arguments",
             {"served": ", ".join(names)},
+            permanent=True,
         )
 
 

@@ -151,7 +151,7 @@ async def test_a_failed_start_says_why_and_leaves_nothing(
     numbers: dict[str, float | str],
     words: str,
 ) -> None:
-    monkeypatch.setattr("runtime.engine.start.DYING_S", 0.1)
+    monkeypatch.setattr("runtime.engine.watch.DYING_S", 0.1)
     failed = await failure_of(Case(tmp_path, **ways).new())
     assert failed.failure.cause is cause
     assert numbers.items() <= failed.failure.numbers.items()
@@ -178,7 +178,8 @@ async def test_a_missing_model_never_begins_a_process(tmp_path: Path) -> None:
 )
 async def test_what_may_not_be_set_fails_before_a_process(tmp_path: Path, spec: dict[str, Any], words: str) -> None:
     failed = await failure_of(Case(tmp_path).new(**spec))
-    assert failed.failure.cause is FailureCause.SPAWN_FAILED
+    assert failed.failure.cause is FailureCause.BAD_ARGUMENTS
+    assert failed.failure.permanent
     assert words in str(failed)
 
 

@@ -154,7 +154,10 @@ def test_a_failed_start_is_tried_again_after_its_back_off(host_with: Callable[[f
     assert view.last_failure is not None
     assert (view.last_failure.numbers["exit_code"], view.replicas) == (7, ())
     assert 0 < (failed - view.last_failure.at).total_seconds() <= 11
+    assert view.replicas_wanted == 0
     (broken / "fake.json").unlink()
+    host.order(1, model="broken")
+    assert host.view().services[0].replicas == ()
     host.warm(1)
     assert host.view().services[0].last_failure is not None
 

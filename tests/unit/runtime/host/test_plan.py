@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.host.plan import Held, Phase, Start, Step, Stop, backoff_s, plan
+from runtime.host.plan import Held, Phase, Start, Step, Stop, plan
+from runtime.host.retry import backoff_s
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 STARTING, READY, DRAINING = Phase.STARTING, Phase.READY, Phase.DRAINING
