@@ -7,8 +7,13 @@ from typing import Protocol
 from activator_ext.adapters.history import History
 from activator_ext.app.world import World
 from activator_ext.core.model import Decision, DemandKind, LeadSample, ServiceId, StartKind, Warmth
+from activator_ext.core.patience import stuck_after_s
 from activator_ext.core.warmth import best_warmth
-from runtime.contract import HostView, Mark, StartRecord
+from runtime.contract import Failure, HostView, Mark, Stage, StartRecord
+
+NEWEST_STARTS = 10
+"""Starts that tell how long the next one may show no sign of life."""
+_BY_THE_HOST = frozenset({Stage.ORDER, Stage.MODEL_CHECK})
 
 
 class StartMetrics(Protocol):
@@ -16,6 +21,9 @@ class StartMetrics(Protocol):
 
     def observe_start(self, record: StartRecord) -> None:
         """A start ended."""
+
+    def observe_failure(self, service: str, cause: str) -> None:
+        """A start failed, or an engine that was ready ended by itself."""
 
     def observe_ready_by(self, service: str, lateness_s: float) -> None:
         """A service became ready for an announced minute; negative: before it."""
@@ -38,6 +46,11 @@ class Learner:
         if prompt not in self._goldens:
             self._goldens[prompt] = self._history.goldens(prompt)
         return self._goldens[prompt]
+
+    def stuck_after_s(self, service: ServiceId) -> float:
+        """How long its next start may show no sign of life. Raises HistoryError."""
+        starts = self._history.starts(service, NEWEST_STARTS)
+        return stuck_after_s([longest_stage_s(start) for start in starts if start.outcome == "ready"])
 
     def asked(self, service: ServiceId, at: datetime | None) -> None:
         """A floor above what is ready was asked for at `at` (the earliest counts); None: nothing is wanted any more."""
@@ -73,25 +86,34 @@ class Learner:
             self._say(service, "start", f"{start.replica} starts ({start.kind}): {start.why}")
         if start.outcome is None:
             return
-        fresh = before is None or before.outcome is None
-        if fresh:
-            recorded = self._history.start(start.id)
-            fresh = recorded is None or recorded.outcome is None
+        known = before
+        if known is None or known.outcome is None:
+            known = self._history.start(start.id)
+        fresh = known is None or known.outcome is None
         # Also when it is not fresh: the engine's spans reach the record a moment after it became ready.
         self._history.record_start(start)
-        if fresh and service in world.services:
+        if service not in world.services:
+            return
+        if fresh:
             self._finished(world, service, start, decision)
+        if start.ended is not None and (known is None or known.ended is None):
+            self._failed(world, service, start, start.ended)
 
     def _finished(self, world: World, service: ServiceId, start: StartRecord, decision: Decision | None) -> None:
         self._metrics.observe_start(start)
         if start.outcome == "failed" and start.failure is not None:
-            self._say(service, "failure", f"{start.replica}: {start.failure.message}")
+            self._failed(world, service, start, start.failure)
         if start.outcome != "ready":
             return
         self._say(service, "ready", f"{start.replica} ready after {start.ready_s or 0.0:.1f} s")
         self._lead_sample(world, service, start)
         self._golden(world, service, start)
         self._lateness(service, start, decision)
+
+    def _failed(self, world: World, service: ServiceId, start: StartRecord, failure: Failure) -> None:
+        world.take_failure(service, failure)
+        self._metrics.observe_failure(str(service), failure.cause.value)
+        self._say(service, "failure", f"{start.replica}: {failure.message}")
 
     def _lead_sample(self, world: World, service: ServiceId, start: StartRecord) -> None:
         begun, ready = start.marks[Mark.T0], start.marks[Mark.T9]
@@ -126,3 +148,8 @@ class Learner:
                 word = "after" if lateness_s > 0 else "before"
                 self._say(service, "ready-by", f"ready {abs(lateness_s):.1f} s {word} its minute ({demand.kind})")
                 return
+
+
+def longest_stage_s(start: StartRecord) -> float:
+    """The longest stage of the engine itself in seconds, 0 if none is known."""
+    return max((stage.elapsed_ms / 1000 for stage in start.stages if stage.stage not in _BY_THE_HOST), default=0.0)

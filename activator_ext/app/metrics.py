@@ -62,6 +62,12 @@ class Metrics:
         self._starts = Counter(
             "pilotlight_starts_total", "Starts that ended, by outcome and cause.", outcome, registry=self._registry
         )
+        self._failures = Counter(
+            "pilotlight_failures_total",
+            "Starts that failed and ready engines that ended by themselves, by cause.",
+            ("service", "cause"),
+            registry=self._registry,
+        )
         self._decisions = Counter(
             "pilotlight_decisions_total",
             "Changes of a floor, by reason.",
@@ -91,6 +97,10 @@ class Metrics:
             self._start_seconds.labels(service, kind).observe(record.ready_s)
         for stage in record.stages:
             self._stage_seconds.labels(service, stage.stage.value, kind).observe(stage.elapsed_ms / 1000)
+
+    def observe_failure(self, service: str, cause: str) -> None:
+        """Count a failed start, or a ready engine that ended by itself."""
+        self._failures.labels(service, cause).inc()
 
     def observe_decision(self, decision: Decision, previous: Decision | None) -> None:
         """Count each floor whose number differs from the decision before; a service that is new had none, 0."""
@@ -126,6 +136,7 @@ class Metrics:
             self._lateness,
             self._idle,
             self._starts,
+            self._failures,
             self._decisions,
             self._floor,
             self._warmth,

@@ -8,6 +8,7 @@ from activator_ext.adapters.local.manifests import LocalService
 from activator_ext.core.model import ServiceId
 from runtime.contract import (
     Endpoint,
+    Failure,
     HostView,
     Mark,
     ReplicaView,
@@ -55,12 +56,17 @@ def _route(
         endpoints=endpoints,
         stage=warming[0].stage if warming and not endpoints else None,
         eta_at=eta_at if not endpoints else None,
-        failure=view.last_failure if view is not None and failing else None,
+        failure=_told(view.last_failure) if view is not None and failing else None,
         retry_at=view.retry_at if view is not None and failing else None,
         host_socket=host_socket,
         waiting=Waiting(timeout_s=service.spec.start_timeout_s),
         created_at=created_at,
     )
+
+
+def _told(failure: Failure | None) -> Failure | None:
+    """What a client is told: not the engine's log."""
+    return None if failure is None else failure.model_copy(update={"tail": ()})
 
 
 def _warmth(endpoints: tuple[Endpoint, ...], warming: list[ReplicaView], failing: bool) -> Warmth:

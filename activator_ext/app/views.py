@@ -4,9 +4,9 @@
 """
 
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from activator_ext.core.model import DemandKind, ServiceId, StartKind, Warmth
 from runtime.contract import Failure, Stage, StartRecord
@@ -58,7 +58,11 @@ class ReplicaStatus(_View):
 
 
 class ServiceStatus(_View):
-    """One service: how warm it is, what is wanted of it and why, and what comes next."""
+    """One service: how warm it is, what is wanted of it and why, and what comes next.
+
+    `last_failure` stays until the next one, also at zero and through a restart of `up`; `retry_at`: until then nothing
+    is tried again, and requests are answered with it.
+    """
 
     service: str
     warmth: Warmth
@@ -75,9 +79,31 @@ class ServiceStatus(_View):
     lead_time_s: float
     lead_times: tuple[LeadTimeView, ...]
     last_failure: Failure | None
+    retry_at: AwareDatetime | None = None
     last_start_id: str | None
     min: int
     max: int
+
+
+_LONGEST_NAME = 63 + 1 + 253
+"""Characters of `namespace/name`: a DNS label and a DNS name."""
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a surrogate, which is no character") from None
+    return text
+
+
+def _no_number(value: object) -> object:
+    if isinstance(value, int | float):
+        raise ValueError("write an instant as text, such as 2026-12-01T09:00:00+01:00")
+    return value
+
+
+_Text = Annotated[str, AfterValidator(_encodable)]
 
 
 class HoldRequest(_View):
@@ -91,11 +117,11 @@ class HoldRequest(_View):
         },
     )
 
-    service: str
-    for_s: float = Field(gt=0, le=31 * 86400)
-    replicas: int = Field(default=1, ge=1)
-    ready_by: AwareDatetime | None = None
-    reason: str = Field(default="", max_length=256)
+    service: _Text = Field(max_length=_LONGEST_NAME)
+    for_s: float = Field(gt=0, le=31 * 86400, strict=True)
+    replicas: int = Field(default=1, ge=1, le=10_000, strict=True)
+    ready_by: Annotated[AwareDatetime, BeforeValidator(_no_number)] | None = None
+    reason: _Text = Field(default="", max_length=256)
 
 
 class HoldView(_View):

@@ -17,7 +17,7 @@ from activator_ext.core.model import (
     StartKind,
     Warmth,
 )
-from runtime.contract import HostView, PortalReport, ServiceLoad, ServiceView
+from runtime.contract import Failure, HostView, PortalReport, ServiceLoad, ServiceView
 from runtime.contract import Warmth as WireWarmth
 
 # The portal reports every 10 s even if nothing happens; after a report and a half is missed its queue is unknown.
@@ -35,6 +35,7 @@ class World:
     portal_seen_at: datetime | None = None
     lead_samples: dict[ServiceId, tuple[LeadSample, ...]] = field(default_factory=dict)
     holds: tuple[Hold, ...] = ()
+    failures: dict[ServiceId, Failure] = field(default_factory=dict)
     _host_services: dict[str, ServiceView] = field(default_factory=dict)
 
     def take_view(self, view: HostView) -> None:
@@ -53,6 +54,18 @@ class World:
             changed = changed or known != (load.waiting, load.running)
             self.loads[service] = load
         return changed
+
+    def take_failure(self, service: ServiceId, failure: Failure) -> None:
+        """A start or engine of the service failed; the latest is kept."""
+        known = self.failures.get(service)
+        if known is None or failure.at >= known.at:
+            self.failures[service] = failure
+
+    def last_failure(self, service: ServiceId) -> Failure | None:
+        """The service's last failure, whichever host or `up` saw it; it stays until the next one."""
+        view = self.host_service(service)
+        seen = [self.failures.get(service), view.last_failure if view is not None else None]
+        return max((failure for failure in seen if failure is not None), key=lambda failure: failure.at, default=None)
 
     def host_service(self, service: ServiceId) -> ServiceView | None:
         """The host's view of one service."""

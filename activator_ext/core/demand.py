@@ -71,7 +71,8 @@ def needs(now: datetime, service: ServiceObservation, policy: Policy, state: Ser
 
     The idle seconds of a replica that requests awaited begin when it is ready: a client that left one minute into a
     start of 15 still gets B seconds to come back. A replica that no request needed has no entry. Entries whose B
-    seconds are over are forgotten, except of awaited replicas that are still starting.
+    seconds are over are forgotten, except of awaited replicas that are still starting; so are those of replicas that
+    neither live nor are needed now: what failed or died is started again for those who want it, not for who is gone.
     """
     ready = _ready(service)
     starting = warming_replicas(service)
@@ -89,6 +90,8 @@ def needs(now: datetime, service: ServiceObservation, policy: Policy, state: Ser
     kept = min(awaited, len(ready) + starting)
     while len(needed) > kept and _expiry(needed[-1], policy) <= now:
         needed.pop()
+    if service.queue is not None:
+        del needed[max(count, len(ready) + starting) :]
     return Needs(tuple(needed), min(awaited, len(needed)))
 
 

@@ -29,7 +29,7 @@ from activator_ext.adapters.history.rows import (
 )
 from activator_ext.adapters.history.schema import HistoryError, open_history
 from activator_ext.core.model import Hold, LeadSample, Reason, ServiceId
-from runtime.contract import StartRecord
+from runtime.contract import Failure, StartRecord
 
 STARTS_KEPT = 500
 """Newest starts kept per service: at ten starts a day, seven weeks."""
@@ -90,6 +90,16 @@ class History:
         """One start by id."""
         rows = self._read("SELECT record FROM starts WHERE id = ?", start_id)
         return start_from(rows[0][0]) if rows else None
+
+    def last_failure(self, service: ServiceId) -> Failure | None:
+        """The newest failure among its kept starts: of one that failed, or of an engine that ended after it."""
+        rows = self._read(
+            "SELECT record FROM starts WHERE service = ? AND coalesce(record ->> 'ended', record ->> 'failure') "
+            "IS NOT NULL ORDER BY asked_us DESC, id DESC LIMIT 1",
+            str(service),
+        )
+        record = start_from(rows[0][0]) if rows else None
+        return None if record is None else record.ended or record.failure
 
     def add_lead_sample(self, service: ServiceId, sample: LeadSample) -> None:
         """Remember one floor → ready time; the same sample twice counts once."""

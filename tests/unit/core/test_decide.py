@@ -107,6 +107,17 @@ def test_restarts_of_an_idle_replica_do_not_keep_it() -> None:
     assert told(step(B, idle(B - 1, activity=0), restarted)) == (0, ReasonCode.NO_DEMAND)
 
 
+def test_a_start_that_failed_is_tried_again_only_for_who_still_wants_it() -> None:
+    asked = step(0, ServiceObservation((), queue(1)))
+    gone = step(40, starting(0, asked=40), step(1, starting(1, asked=1), asked))
+    assert told(gone) == (1, ReasonCode.IDLE_KEEP)
+    waits = step(50, ServiceObservation((), queue(1, seen=50)), gone)
+    assert told(waits) == (1, ReasonCode.REQUESTS)
+    assert told(step(50, IDLE, gone)) == (0, ReasonCode.NO_DEMAND)
+    held = decide(at(50), seen(IDLE, hold()), gone.state, config(POLICY))
+    assert told(held) == (1, ReasonCode.HOLD_ACTIVE)
+
+
 def test_what_no_request_needed_is_not_kept_after_its_hold() -> None:
     held = decide(NOW, seen(idle(-30, None), hold(until=60)), State(), config(POLICY))
     assert told(held) == (1, ReasonCode.HOLD_ACTIVE)

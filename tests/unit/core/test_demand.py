@@ -74,8 +74,14 @@ WARM, WARMING, FAILED = Warmth.WARM, Warmth.WARMING, Warmth.FAILED
         pytest.param(state(-B), queue(), (replica(),), needed(), id="forgotten after B"),
         pytest.param(state(1 - B), queue(), (replica(),), needed(1 - B), id="but not before"),
         pytest.param(state(-9, -B), queue(), (replica(),), needed(-9), id="the last replica is forgotten first"),
-        pytest.param(state(-B, -9), queue(), (replica(),), needed(-B, -9), id="never one below a kept one"),
-        pytest.param(state(-9, -9, -9, -9), queue(), (), needed(-9, -9, -9), id="a lower bounds.max forgets"),
+        pytest.param(state(-B, -9), queue(), (replica(),) * 2, needed(-B, -9), id="never one below a kept one"),
+        pytest.param(
+            state(-9, -9, -9, -9), queue(), (replica(),) * 4, needed(-9, -9, -9), id="a lower bounds.max forgets"
+        ),
+        pytest.param(state(-9, -9), queue(), (replica(),), needed(-9), id="what died is not kept"),
+        pytest.param(state(-9, awaited=1), queue(), (), needed(), id="what failed is not kept for who is gone"),
+        pytest.param(state(-9, awaited=1), queue(1), (), needed(0, awaited=1), id="but for who still waits"),
+        pytest.param(state(-9, -9), queue(), (replica(WARMING),), needed(-9), id="what starts is kept"),
         pytest.param(
             state(-2 * B, awaited=1),
             queue(),
