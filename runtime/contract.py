@@ -375,7 +375,10 @@ class ServiceLoad(_Wire):
 
 
 class PortalReport(_Wire):
-    """The portal's queue, posted at each 0 ↔ n change of a service and once a second while anything waits or runs."""
+    """The portal's queue: posted at each 0 ↔ n change of who waits, soon after one of what runs, and once a second.
+
+    While nothing waits or runs, only a full report is posted now and then.
+    """
 
     portal: str
     at: AwareDatetime

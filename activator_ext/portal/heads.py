@@ -36,8 +36,8 @@ def to_engine(request: Request, path: bytes, authority: bytes, length: int | Non
     parts = [request.method, b" ", path, b" HTTP/1.1\r\nHost: ", authority, b"\r\nAccept-Encoding: identity\r\n"]
     parts += request.lines
     if b"traceparent" not in request.fields:
-        token = f"{_ids.getrandbits(192):048x}"
-        parts.append(f"traceparent: 00-{token[:32]}-{token[32:]}-01\r\n".encode())
+        ids = _ids.getrandbits(128), _ids.getrandbits(64)
+        parts.append(b"traceparent: 00-%032x-%016x-01\r\n" % ids)
     if length is None:
         parts.append(b"Transfer-Encoding: chunked\r\n\r\n")
     elif length or request.method == b"POST":

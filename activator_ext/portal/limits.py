@@ -63,6 +63,9 @@ class Pace:
     debounce_s: float = 0.01
     """After a 0 ↔ n change, how long further changes are gathered into one report (at most 0.02)."""
 
+    unhurried_s: float = 0.25
+    """The same while nothing waits: a service's running requests left or reached zero."""
+
     active_every_s: float = 1.0
     """Between two reports while anything waits or runs."""
 

@@ -29,11 +29,19 @@ class Reporter:
         self._portal = portal
         self._changed: set[str] = set()
         self._edge = asyncio.Event()
+        self._waited: set[str] = set()  # of the last report
+        self._unhurried: asyncio.TimerHandle | None = None
 
     def edge(self, service: str) -> None:
-        """A count of `service` left or reached zero: report soon."""
+        """A count of `service` left or reached zero: report soon; at once if it is about a request that waits.
+
+        A warm service that is asked now and then would else cost a report for each request.
+        """
         self._changed.add(service)
-        self._edge.set()
+        if service in self._waited or self._door.loads.room.waiting(service):
+            self._edge.set()
+        elif self._unhurried is None:
+            self._unhurried = asyncio.get_running_loop().call_later(self._pace.unhurried_s, self._edge.set)
 
     async def run(self) -> None:
         """Report until cancelled."""
@@ -49,6 +57,9 @@ class Reporter:
         full_at_s = self._door.clock.elapsed_s()
         while self._link.connected:
             self._edge.clear()
+            if self._unhurried is not None:
+                self._unhurried.cancel()
+                self._unhurried = None
             now_s = self._door.clock.elapsed_s()
             if now_s >= full_at_s:
                 full_at_s = now_s + self._pace.full_every_s
@@ -72,6 +83,7 @@ class Reporter:
     async def _post(self, session: aiohttp.ClientSession) -> None:
         loads = self._door.loads
         services, self._changed = self._changed | loads.active(), set()
+        self._waited = loads.room.services()
         report = PortalReport(
             portal=self._portal,
             at=self._door.clock.now(),

@@ -4,7 +4,7 @@ Pure and immutable: applying a snapshot or a delta gives a new table.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from runtime.contract import Endpoint, Route, RouteDelta, RouteTable
@@ -43,29 +43,34 @@ class Table:
         """This table with `delta` applied; raises VersionGap unless its version is the next one."""
         if self.version is None or delta.version != self.version + 1:
             raise VersionGap(f"delta {delta.version} does not follow table {self.version}")
+        if not delta.removed and all(self._named_as(route) for route in delta.changed):
+            # The usual one, of warmth and endpoints: who is meant by which name stays as it is.
+            changed = {route.service: route for route in delta.changed}
+            return replace(self, version=delta.version, routes={**self.routes, **changed})
         routes = {service: route for service, route in self.routes.items() if service not in delta.removed}
         routes.update((route.service, route) for route in delta.changed)
         return _table(delta.version, routes.values())
 
     def with_route(self, route: Route) -> "Table":
         """This table with one route replaced by what a host said; the version stays the controller's."""
-        return _table(self.version, {**self.routes, route.service: route}.values())
+        routes = {**self.routes, route.service: route}
+        return replace(self, routes=routes) if self._named_as(route) else _table(self.version, routes.values())
 
     def by_model(self, name: str) -> Route:
         """The route that `name` means: full name, then a unique name, then a unique served name.
 
         Raises UnknownName, AmbiguousName.
         """
-        if name in self.routes:
-            return self.routes[name]
+        route = self.routes.get(name)
+        if route is not None:
+            return route
         claimants = self.claims.get(name, ())
-        named_so = [service for service in claimants if _short(service) == name]
-        if len(named_so) == 1:
-            return self.routes[named_so[0]]
+        if len(claimants) > 1:
+            claimants = tuple(service for service in claimants if _short(service) == name) or claimants
         if not claimants:
             raise UnknownName(name)
         if len(claimants) > 1:
-            raise AmbiguousName(claimants)
+            raise AmbiguousName(self.claims[name])
         return self.routes[claimants[0]]
 
     def by_host(self, host: bytes) -> Route | None:
@@ -86,6 +91,11 @@ class Table:
         services = sorted(self.routes)
         more = f" and {len(services) - most} more" if len(services) > most else ""
         return (", ".join(services[:most]) + more) or "none"
+
+    def _named_as(self, route: Route) -> bool:
+        """Whether a route of this service is here, and has the same names."""
+        known = self.routes.get(route.service)
+        return known is not None and known.names == route.names
 
     def _means(self, name: str, route: Route) -> bool:
         try:

@@ -31,7 +31,15 @@ from runtime.contract import (
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 CLOCK = Clock(now=lambda: NOW)
 SOON_S = 10.0  # far more than anything here needs: a test that reaches it has failed
-PACE = Pace(debounce_s=0.0, active_every_s=3600, full_every_s=3600, reconnect_s=0.001, wake_every_s=0.005, post_s=5.0)
+PACE = Pace(
+    debounce_s=0.0,
+    unhurried_s=0.0,
+    active_every_s=3600,
+    full_every_s=3600,
+    reconnect_s=0.001,
+    wake_every_s=0.005,
+    post_s=5.0,
+)
 
 
 def route(service: str = "team-a/chat", *urls: str, **fields: Any) -> Route:
