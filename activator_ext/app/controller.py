@@ -8,6 +8,7 @@ from datetime import datetime
 from activator_ext.adapters.history import History, HistoryError
 from activator_ext.adapters.hosts import Host, HostUnreachable
 from activator_ext.adapters.local.manifests import LocalService
+from activator_ext.app.clock_watch import in_our_time
 from activator_ext.app.learning import Learner
 from activator_ext.app.metrics import Metrics
 from activator_ext.app.routes import RouteFeed, build_routes
@@ -37,6 +38,7 @@ class Controller:
         clock: Callable[[], datetime],
         lease: Lease,
         report: Callable[[str], None],
+        clock_step_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self.world = World()
         self.decision: Decision | None = None
@@ -48,6 +50,8 @@ class Controller:
         self._clock = clock
         self._lease = lease
         self._report = report
+        self._clock_step_s = clock_step_s
+        self._clock_set_at: datetime | None = None
         self._learner = Learner(history, metrics, self._say_service)
         self._state = State()
         self._orders: dict[ServiceId, tuple[str, EngineSpec, int]] = {}
@@ -92,6 +96,7 @@ class Controller:
 
     def portal_reported(self, report: PortalReport) -> None:
         """The portal's queue changed, or it is alive."""
+        report = in_our_time(report, self._clock())
         silent = self.world.portal_seen_at is None or self._clock() - self.world.portal_seen_at >= QUEUE_STALE
         if self.world.take_report(report) or silent:
             self.wake()
@@ -166,6 +171,7 @@ class Controller:
 
     async def _round(self) -> None:
         self._told, self._troubles = self._troubles, set()
+        self._watch_clock()
         await self._look()
         now = self._clock()
         decision = decide(now, self.world.observation(now), self._state, self.world.config())
@@ -181,6 +187,16 @@ class Controller:
                 self._trouble(str(error))
         self._publish()
         self._metrics.observe_services(self.statuses(decision))
+
+    def _watch_clock(self) -> None:
+        """Before anything is learned from the host: a step of the wall clock is no time that a start took."""
+        by_s = self._clock_step_s()
+        if by_s is None:
+            return
+        self._clock_set_at = self._clock()
+        self._learner.clock_set(self.world)
+        text = f"the clock was set {'forth' if by_s > 0 else 'back'} by {abs(by_s):.0f} s, or this machine slept"
+        self.say(None, "clock", f"{text}: all is planned anew; starts under way teach no lead time")
 
     def _sleep_s(self) -> float | None:
         """How long nothing changes by itself: `next_at`, an ETA that passes, a portal silent for too long."""
@@ -265,7 +281,8 @@ class Controller:
         """T0: the first waiting request where requests asked, else this decision."""
         load = self.world.loads.get(service)
         if demand is DemandKind.QUEUE and load is not None and load.oldest_waiting_at is not None:
-            return min(load.oldest_waiting_at, now)
+            # What waits since before the clock was set waits since then, as far as we can tell.
+            return min(max(load.oldest_waiting_at, self._clock_set_at or load.oldest_waiting_at), now)
         return now
 
     def _spec(self, service: ServiceId) -> EngineSpec:

@@ -39,6 +39,7 @@ class Learner:
         self._seen: dict[str, StartRecord] = {}
         self._asked: dict[ServiceId, datetime] = {}
         self._late: set[tuple[ServiceId, DemandKind, datetime]] = set()
+        self._no_sample: set[str] = set()
         self._goldens: dict[str, dict[str, tuple[int, ...]]] = {}
 
     def goldens(self, prompt: str) -> dict[str, tuple[int, ...]]:
@@ -58,6 +59,12 @@ class Learner:
             self._asked.pop(service, None)
         else:
             self._asked.setdefault(service, at)
+
+    def clock_set(self, world: World) -> None:
+        """The wall clock was set: what is under way has no length that could be learned."""
+        self._asked.clear()
+        running = () if world.host is None else world.host.starts
+        self._no_sample = {start.id for start in running if start.outcome is None}
 
     def learn(self, world: World, view: HostView, decision: Decision | None) -> None:
         """Remember every start of the view that has ended and was not known."""
@@ -106,6 +113,11 @@ class Learner:
         if start.outcome != "ready":
             return
         self._say(service, "ready", f"{start.replica} ready after {start.ready_s or 0.0:.1f} s")
+        if start.id in self._no_sample:
+            self._no_sample.discard(start.id)
+            self._asked.pop(service, None)
+            self._golden(world, service, start)
+            return
         self._lead_sample(world, service, start)
         self._golden(world, service, start)
         self._lateness(service, start, decision)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from activator_ext.adapters.local.manifests import Loaded, load
 from activator_ext.adapters.portals import PortalClient
 from activator_ext.app.api import build_api
 from activator_ext.app.child import Child, ChildFailed
+from activator_ext.app.clock_watch import ClockWatch
 from activator_ext.app.controller import Controller
 from activator_ext.app.facade import Facade
 from activator_ext.app.files import Files, platform_of
@@ -107,6 +109,7 @@ class _Up:
         self._portal = PortalClient(str(directory.portal_socket))
         self._feed = RouteFeed()
         metrics = Metrics(VERSION)
+        self._clock_watch = ClockWatch(now, time.monotonic)
         self._controller = Controller(
             host=self._host,
             history=self._history,
@@ -115,6 +118,7 @@ class _Up:
             clock=now,
             lease=Lease(events_socket=str(directory.controller_socket)),
             report=say,
+            clock_step_s=self._clock_watch.step_s,
         )
         self._files = Files(
             files,
@@ -184,10 +188,18 @@ class _Up:
         return [
             self._controller.run(),
             self._controller.keep_lease(),
+            self._watch_clock(),
             self._files.watch(),
             self._keep(self._host_child),
             self._keep(self._portal_child),
         ]
+
+    async def _watch_clock(self) -> None:
+        """A step moves every announced minute, so the sleep until the next one is over."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if self._clock_watch.moved():
+                self._controller.wake()
 
     async def _begin_children(self) -> None:
         """Adopt what an `up` that died has left, if it is of this version and address; else begin anew."""

@@ -15,6 +15,7 @@ NOTICED_S = STOPPED_S + 2 * LOOK_S + 10
 """Patience, the looks around it, and a process's start on a busy machine."""
 
 
+@pytest.mark.prove
 def test_a_stopped_portal_and_a_stopped_host_are_replaced(up: ChaosUp, row: Row) -> None:
     up.serve("chat")
     with running(up):
@@ -26,8 +27,8 @@ def test_a_stopped_portal_and_a_stopped_host_are_replaced(up: ChaosUp, row: Row)
             process.suspend()
         psutil.wait_procs([*frozen, engine], timeout=NOTICED_S)
         assert not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in (*frozen, engine)), up.said()
-        for name in ("host", "portal"):
-            wait_for(lambda name=name: f"the {name} has not run for" in up.said(), within_s=60, saying="it is told")  # type: ignore[misc]  # bound at once
+        told_of = ("the host has not run for", "the portal has not run for")
+        wait_for(lambda: all(text in up.said() for text in told_of), within_s=60, saying=f"it is told:\n{up.said()}")
         serves_again(up)
         row.tell(
             done="host and portal stopped by SIGSTOP",

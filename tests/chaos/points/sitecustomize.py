@@ -91,3 +91,6 @@ if "PILOTLIGHT_POINTS" in os.environ:
         in_host()
     elif "activator_ext.app.cli" in sys.orig_argv:
         in_controller()
+        if os.environ.get("PILOTLIGHT_CHILDREN_S_CLOCK") == "own":
+            # The library is loaded here already; what is begun from here goes without.
+            os.environ.pop("LD_PRELOAD", None)
