@@ -78,7 +78,8 @@ def _check_object(
         if key in known:
             check(known[key], item, here, document, findings)
         else:
-            findings.error(*document.where(here), *unknown_key(key, known, findings))
+            keys = frozenset(known)
+            findings.error(*document.where(here), *unknown_key(key, keys, keys, None, findings))
 
 
 @cache

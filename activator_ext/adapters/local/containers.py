@@ -5,7 +5,7 @@ Then `{{.Name}}`, `{{.Namespace}}` (KServe) and `$(VARIABLE)` (Kubernetes) are f
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from activator_ext.adapters.local.documents import Document, Path, Where, Word
@@ -15,6 +15,10 @@ from activator_ext.core.model import ServiceId
 
 MAIN = "kserve-container"
 """Name that KServe gives the container that serves."""
+MAX_WORD = 131_071
+"""Longest word, in bytes, that Linux hands to a process (MAX_ARG_STRLEN, 32 pages, with a closing NUL)."""
+MAX_COMMAND_LINE = 2**20
+"""Most bytes of arguments and variables together: Linux takes 2 MiB by default, the user's own variables included."""
 _TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _REFERENCE = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 
@@ -65,18 +69,29 @@ def merge(layers: Sequence[Layer], service: ServiceId, findings: Findings) -> En
         for index, variable in enumerate(layer.fields.env):
             word = Word(variable.value or "", layer.document.where((*layer.path, "env", index)))
             env.pop(variable.name, None)
-            if variable.value is not None:
-                env[variable.name] = fill.word(word, env)
+            filled = None if variable.value is None else fill.word(word, env)
+            if filled is not None:
+                env[variable.name] = filled
     commands = [_words(layer, "command") for layer in layers if layer.fields.command]
     args = [word for layer in layers for word in _words(layer, "args")]
-    return EngineContainer(
+    container = EngineContainer(
         image=next((layer.fields.image for layer in reversed(layers) if layer.fields.image), None),
-        command=tuple(fill.word(word, env) for word in (commands[-1] if commands else [])),
-        args=tuple(fill.word(word, env) for word in args),
+        command=fill.words(commands[-1] if commands else [], env),
+        args=fill.words(args, env),
         env=env,
         gpu=next((where for layer in layers if (where := _gpu(layer))), None),
         where=layers[0].document.where(layers[0].path),
     )
+    _check_length(container, findings)
+    return container
+
+
+def _check_length(container: EngineContainer, findings: Findings) -> None:
+    words = (*container.command, *container.args, *container.env.values())
+    length = sum(len(word.text.encode()) for word in words) + sum(len(name) for name in container.env)
+    if length > MAX_COMMAND_LINE:
+        message = f"{length} bytes of arguments and variables, more than the {MAX_COMMAND_LINE} that a process is given"
+        findings.error(*container.where, message, "Write fewer or shorter ones.")
 
 
 @dataclass(frozen=True)
@@ -84,9 +99,22 @@ class _Fill:
     service: ServiceId
     findings: Findings
 
-    def word(self, word: Word, env: Mapping[str, Word]) -> Word:
-        text = _TEMPLATE.sub(lambda match: self._template(match, word), word.text)
-        return Word(_REFERENCE.sub(lambda match: self._reference(match, word, env), text), word.where)
+    def words(self, words: Sequence[Word], env: Mapping[str, Word]) -> tuple[Word, ...]:
+        filled = (self.word(word, env) for word in words)
+        return tuple(word for word in filled if word is not None)
+
+    def word(self, word: Word, env: Mapping[str, Word]) -> Word | None:
+        """None, with an error, for one that no process can be given."""
+        try:
+            # Beyond the last }} each {{ would look for one to the end of the text, in vain.
+            templates = _TEMPLATE.finditer(word.text, 0, word.text.rfind("}}") + 2)
+            text = _filled(word.text, templates, lambda match: self._template(match, word))
+            references = _REFERENCE.finditer(text)
+            return Word(_filled(text, references, lambda match: self._reference(match, word, env)), word.where)
+        except OverflowError:
+            message = f"it is longer than the {MAX_WORD} bytes that a process is given as one word"
+            self.findings.error(*word.where, message, "Write a shorter one.")
+            return None
 
     def _template(self, match: re.Match[str], word: Word) -> str:
         known = {".Name": self.service.name, ".Namespace": self.service.namespace}
@@ -94,7 +122,7 @@ class _Fill:
         if value is None:
             message = f"the template {quoted(match[0])} is not known here"
             self.findings.error(*word.where, message, "Use {{.Name}} or {{.Namespace}}, or write the text itself.")
-        return value or ""
+        return match[0] if value is None else value
 
     def _reference(self, match: re.Match[str], word: Word, env: Mapping[str, Word]) -> str:
         name = match[1]
@@ -105,6 +133,25 @@ class _Fill:
             self.findings.warning(*word.where, f"$({name[:80]}) has no value here", fix)
             return match[0]
         return env[name].text
+
+
+def _filled(text: str, matches: Iterator[re.Match[str]], value: Callable[[re.Match[str]], str]) -> str:
+    """`text` with each match replaced.
+
+    Raises OverflowError as soon as it is longer than MAX_WORD: a chain of variables, each ten times the one before,
+    would fill the memory.
+    """
+    pieces: list[str] = []
+    done = length = 0
+    for match in matches:
+        pieces += (text[done : match.start()], value(match))
+        done = match.end()
+        length += len(pieces[-2].encode()) + len(pieces[-1].encode())
+        if length > MAX_WORD:
+            raise OverflowError
+    if length + len(text[done:].encode()) > MAX_WORD:
+        raise OverflowError
+    return "".join([*pieces, text[done:]])
 
 
 def _words(layer: Layer, field: str) -> list[Word]:

@@ -1,9 +1,9 @@
 """Durations as they stand in files: `45s`, `10m`, `1h30m`, `28d`."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 _UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _DURATION = re.compile(
@@ -36,7 +36,13 @@ def _positive(text: str) -> str:
     return text
 
 
-Duration = Annotated[str, AfterValidator(_valid)]
+def _with_unit(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f"'{value}' is a duration without a unit", f"Write one like {value}s, 10m, 1h30m or 28d.")
+    return value
+
+
+Duration = Annotated[str, BeforeValidator(_with_unit), AfterValidator(_valid)]
 """Text of a duration of 0 or more; `seconds` reads it."""
-PositiveDuration = Annotated[str, AfterValidator(_positive)]
+PositiveDuration = Annotated[str, BeforeValidator(_with_unit), AfterValidator(_positive)]
 """Text of a duration longer than 0."""

@@ -11,6 +11,8 @@ from activator_ext.adapters.local.findings import Findings, quoted
 _MODEL = {"--model", "--model-dir", "--model-path"}
 _HUB_MODEL = "--model-id"
 _NAMES = {"--served-model-name", "--model-name"}
+_NO_PROMPTS = "requests and answers stay out of the engine's log"
+_NO_PORT = "the engine opens no port but its own"
 _LAUNCHER_VALUE = {
     "--host": "engines listen on loopback, where the launcher puts them",
     "--port": "the launcher chooses it",
@@ -28,13 +30,21 @@ _LAUNCHER_VALUE = {
     "--ssl-cert-reqs": "the engine listens on loopback only",
     "--ssl-ciphers": "the engine listens on loopback only",
     "--api-key": "the engine answers the portal only, which has no key for it",
+    "--logging-config": _NO_PROMPTS,
+    "--log-config-file": _NO_PROMPTS,
+    "--kv-events-config": _NO_PORT,
+    "--weight-transfer-config": _NO_PORT,
 }
 _LAUNCHER_SWITCH = {
+    "--enable-log-requests": _NO_PROMPTS,
+    "--enable-log-outputs": _NO_PROMPTS,
     "--headless": "each replica is a whole server here",
     "--grpc": "the portal speaks HTTP",
     "--enable-ssl-refresh": "the engine listens on loopback only",
 }
 _ONE_VALUE = _MODEL | {_HUB_MODEL} | (set(_LAUNCHER_VALUE) - {"--api-key"})
+_MAX_NAME = 256
+"""Longest served name, in characters: it stands in metrics, logs and every answer."""
 _NUMBER = re.compile(r"-\d")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _SHELLS = {"sh", "bash", "dash", "ash", "zsh"}
@@ -165,7 +175,7 @@ class _Reading:
             if not option.values or not all(value.text for value in option.values):
                 self.findings.error(*flag.where, f"{flag.text} has no value", "Write it as --flag=value.")
             elif name in _NAMES:
-                self.names.extend(option.values)
+                self._named(option.values)
             else:
                 self._model(option.values[0])
         elif name in _LAUNCHER_VALUE or name in _LAUNCHER_SWITCH:
@@ -179,6 +189,13 @@ class _Reading:
             self.findings.error(*flag.where, f"{quoted(flag.text)} could be short for {whole}", fix)
         else:
             self.args.extend(option.texts())
+
+    def _named(self, values: Sequence[Word]) -> None:
+        for value in values:
+            if len(value.text) > _MAX_NAME or not value.text.isprintable():
+                fix = f"Use at most {_MAX_NAME} printable characters."
+                self.findings.error(*value.where, f"{quoted(value.text)} cannot name a model in a request", fix)
+            self.names.append(value)
 
     def _positional(self, option: _Option) -> None:
         for word in option.values:

@@ -5,33 +5,50 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from activator_ext.adapters.local.findings import quoted
 from activator_ext.adapters.local.schema import Strict
+from activator_ext.adapters.local.wording import odd_characters
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_SERVICE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 
 
 def is_label(text: str) -> bool:
-    """A DNS-1123 label: what KServe asks of an InferenceService's name and Kubernetes of a namespace."""
+    """A DNS-1123 label: what Kubernetes asks of a namespace, and of a claim as a path component."""
     return _LABEL.fullmatch(text) is not None
 
 
 def _label(text: str) -> str:
     if not is_label(text):
         fix = "Use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends."
-        raise ValueError(f"'{text[:80]}' is not a name that Kubernetes takes", fix)
+        raise ValueError(_no_name(text, "Kubernetes"), fix)
     return text
+
+
+def _service(text: str) -> str:
+    if not _SERVICE.fullmatch(text):
+        fix = "Use 1 to 63 of a-z, 0-9 and -, with a letter first and a letter or digit last."
+        raise ValueError(_no_name(text, "KServe"), fix)
+    return text
+
+
+def _no_name(text: str, taker: str) -> str:
+    odd = odd_characters(text)
+    return f"{quoted(text)} is not a name that {taker} takes" + (f": it holds {odd}" if odd else "")
 
 
 def _subdomain(text: str) -> str:
     if len(text) > 253 or not _SUBDOMAIN.fullmatch(text):
         fix = "Use 1 to 253 of a-z, 0-9, - and ., with a letter or digit at the ends of each part."
-        raise ValueError(f"'{text[:80]}' is not a name that Kubernetes takes", fix)
+        raise ValueError(_no_name(text, "Kubernetes"), fix)
     return text
 
 
 LabelName = Annotated[str, AfterValidator(_label)]
-"""Name of a service or namespace."""
+"""Name of a namespace."""
+ServiceName = Annotated[str, AfterValidator(_service)]
+"""Name of an InferenceService: KServe asks for a letter first, since Kubernetes' Services do."""
 RuntimeName = Annotated[str, AfterValidator(_subdomain)]
 """Name of any other object."""
 
@@ -66,4 +83,4 @@ class Metadata(Strict):
 class ServiceMetadata(Metadata):
     """`metadata` of an InferenceService."""
 
-    name: LabelName
+    name: ServiceName

@@ -8,6 +8,7 @@ from pathlib import Path
 from activator_ext.adapters.local.documents import Where, Word
 from activator_ext.adapters.local.findings import Findings, quoted
 from activator_ext.adapters.local.metadata import is_label
+from activator_ext.adapters.local.wording import odd_characters
 
 MOUNT = "/mnt/models"
 """Where KServe puts what storageUri names."""
@@ -68,7 +69,10 @@ def check_exists(model: str, where: Where, findings: Findings) -> None:
 def _directory(storage: Word, volumes: Mapping[str, Path], findings: Findings) -> str | None:
     scheme, _, rest = storage.text.partition("://")
     parts = rest.split("/")
-    if ".." in parts or "." in parts:
+    if not storage.text.isprintable():
+        message = f"the path holds {odd_characters(storage.text)}"
+        findings.error(*storage.where, message, "Write the directory's real path, in printable characters.")
+    elif ".." in parts or "." in parts:
         findings.error(*storage.where, "the path holds '.' or '..'", "Write the directory's real path.")
     elif scheme == "file" and rest.startswith("/"):
         return str(Path(rest))

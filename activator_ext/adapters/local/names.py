@@ -18,21 +18,24 @@ def unambiguous(services: Sequence[LocalService], findings: Findings) -> list[Lo
     for service in services:
         for name in service.names:
             owners[name].append(service.id)
+    meant = {name: _owner(name, ids) for name, ids in owners.items()}
     kept: list[LocalService] = []
     for service in services:
-        names = []
         for name in service.names:
-            owner = _owner(name, owners[name])
-            if owner == service.id:
-                names.append(name)
-                continue
-            others = [str(other) for other in owners[name] if other != service.id]
-            meaning = f"means {owner}" if owner else f"is {', '.join(others)}'s too and means none of them"
-            message = f"the model name {quoted(name)} {meaning}"
-            fix = f"Requests for this service name {service.id}."
-            findings.warning(service.file, service.line, "metadata.name", message, fix)
-        kept.append(replace(service, names=tuple(names)))
+            if meant[name] != service.id:
+                fix = f"Requests for this service name {service.id}."
+                message = _taken(name, meant[name], owners[name], service.id)
+                findings.warning(service.file, service.line, "metadata.name", message, fix)
+        kept.append(replace(service, names=tuple(name for name in service.names if meant[name] == service.id)))
     return kept
+
+
+def _taken(name: str, owner: ServiceId | None, owners: Sequence[ServiceId], service: ServiceId) -> str:
+    if owner is not None:
+        return f"the model name {quoted(name)} means {owner}"
+    first = next(other for other in owners if other != service)
+    more = f" (and {len(owners) - 2} more services')" if len(owners) > 2 else ""
+    return f"the model name {quoted(name)} is {first}'s{more} too and means none of them"
 
 
 def _owner(name: str, owners: Sequence[ServiceId]) -> ServiceId | None:

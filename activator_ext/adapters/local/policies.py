@@ -1,11 +1,12 @@
 """Which PrewarmPolicy is whose, and what it comes to within the InferenceService's own bounds."""
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from activator_ext.adapters.local.documents import Document, Where
 from activator_ext.adapters.local.durations import seconds
-from activator_ext.adapters.local.findings import Findings, did_you_mean
+from activator_ext.adapters.local.findings import Findings, listed
 from activator_ext.adapters.local.inference import Predictor
 from activator_ext.adapters.local.policy import WITHOUT_EFFECT, PrewarmPolicy
 from activator_ext.core.model import Bounds, Policy, QueuePolicy, ServiceId
@@ -55,8 +56,11 @@ def assign(
     for service, entries in own.items():
         _check(service, entries, services, findings)
     chosen = {service: entries[0] for service, entries in own.items()}
+    by_namespace: dict[str, list[ServiceId]] = defaultdict(list)
+    for service in services:
+        by_namespace[service.namespace].append(service)
     for namespace, entry in defaults.items():
-        rest = [s for s in services if s.namespace == namespace and s not in chosen]
+        rest = [s for s in by_namespace[namespace] if s not in chosen]
         chosen.update(dict.fromkeys(rest, entry))
         if not rest:
             fix = "Remove it, or add an InferenceService to this namespace."
@@ -71,13 +75,13 @@ def _check(
         where = entry.document.where((*_REF, "name"))
         if service not in services:
             known = [other.name for other in services if other.namespace == service.namespace]
-            named = ", ".join(sorted(known)) or "none"
-            fix = did_you_mean(service.name, known, f"Services of namespace {service.namespace}: {named}.")
+            named = listed(sorted(known)) or "none"
+            fix = findings.likely(service.name, known, f"Services of namespace {service.namespace}: {named}.")
             findings.error(*where, f"no InferenceService is named {service}", fix)
-        for other in entries:
-            if other is not entry:
-                file, line, _ = other.document.where((*_REF, "name"))
-                findings.error(*where, f"{service} has a second policy, {other.name} ({file}:{line})", "Remove one.")
+        other = next((other for other in entries if other is not entry), None)
+        if other is not None:
+            file, line, _ = other.document.where((*_REF, "name"))
+            findings.error(*where, f"{service} has a second policy, {other.name} ({file}:{line})", "Remove one.")
 
 
 def _warn_without_effect(document: Document, findings: Findings) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from activator_ext.adapters.local.documents import Document
-from activator_ext.adapters.local.findings import Findings, did_you_mean, quoted
+from activator_ext.adapters.local.findings import Findings, listed, quoted
 from activator_ext.adapters.local.inference import InferenceService, ModelFormat, ModelSpec, ServingRuntime
 
 _MODEL = ("spec", "predictor", "model")
@@ -46,6 +46,11 @@ def _fits(name: str, version: str | None, wanted: ModelFormat) -> bool:
     return name == wanted.name and wanted.version in (None, version)
 
 
+def ordered(runtimes: Sequence[RuntimeObject]) -> list[RuntimeObject]:
+    """A namespace's own before the cluster's, then by name."""
+    return sorted(runtimes, key=lambda runtime: (runtime.cluster_wide, runtime.name))
+
+
 def select(
     service: InferenceService,
     model: ModelSpec,
@@ -57,13 +62,10 @@ def select(
     """The runtime by name, else the first that selects the model's format automatically; None with an error.
 
     A namespace's own runtimes come before the cluster's; then the higher priority, then the name. `broken`: names of
-    runtimes that were found and could not be read, whose errors are told already.
+    runtimes that were found and could not be read, whose errors are told already. `runtimes` are `ordered`.
     """
     namespace = service.metadata.namespace
-    near = sorted(
-        (r for r in runtimes if r.cluster_wide or r.runtime.metadata.namespace == namespace),
-        key=lambda r: (r.cluster_wide, r.name),
-    )
+    near = [r for r in runtimes if r.cluster_wide or r.runtime.metadata.namespace == namespace]
     if model.runtime is not None:
         return _named(model.runtime, model.model_format, near, broken, document, findings)
     fitting = [(r.cluster_wide, -priority, r.name, r) for r in near if (priority := _automatic(r, model)) is not None]
@@ -92,12 +94,12 @@ def _named(
     found = next((r for r in near if r.name == name), None)
     if found is None:
         if name not in broken:
-            findings.error(*where, f"no runtime is named '{name}'", did_you_mean(name, _names(near), _known(near)))
+            findings.error(*where, f"no runtime is named '{name}'", findings.likely(name, _names(near), _known(near)))
     elif found.runtime.spec.disabled:
         findings.error(*where, f"the runtime '{name}' is disabled", "Choose another, or remove disabled there.")
     elif not found.serves(wanted):
         message = f"the runtime '{name}' does not serve the format {quoted(wanted.name)}"
-        formats = ", ".join(sorted({known.name for known in found.runtime.spec.supported_model_formats})) or "none"
+        formats = listed(sorted({known.name for known in found.runtime.spec.supported_model_formats})) or "none"
         findings.error(*where, message, f"Its formats (a version given must be its own): {formats}.")
     else:
         return found
@@ -111,4 +113,4 @@ def _names(runtimes: Sequence[RuntimeObject]) -> list[str]:
 def _known(runtimes: Sequence[RuntimeObject]) -> str:
     if not runtimes:
         return "No runtime is in these files: add a ServingRuntime or ClusterServingRuntime."
-    return f"Known here: {', '.join(_names(runtimes))}."
+    return f"Known here: {listed(_names(runtimes))}."

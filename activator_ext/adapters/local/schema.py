@@ -13,8 +13,8 @@ from pydantic_core import ErrorDetails
 
 from activator_ext.adapters.local import cluster_fields
 from activator_ext.adapters.local.documents import Document, Path, key_text
-from activator_ext.adapters.local.findings import Findings, did_you_mean, quoted
-from activator_ext.adapters.local.wording import unknown_key, wrong_shape
+from activator_ext.adapters.local.findings import Findings, quoted
+from activator_ext.adapters.local.wording import letters, unknown_key, wrong_shape
 
 M = TypeVar("M", bound="Strict")
 
@@ -98,9 +98,9 @@ class _Honoured:
         cluster_fields.check(kind, item, here, self.document, self.findings)
 
     def _unknown(self, model: type[Strict], here: Path) -> None:
-        key, fields = str(here[-1]), honoured(model)
-        known = {*fields, *cluster_fields.fields_of(model.kind_in_cluster), *model.silent}
-        message, fix = unknown_key(key, known, self.findings, shown=fields, elsewhere=_places(self.root).get(key, ""))
+        key = str(here[-1])
+        elsewhere = _places(self.root).get(letters(key))
+        message, fix = unknown_key(key, _keys(model), frozenset(honoured(model)), elsewhere, self.findings)
         self.findings.error(*self.document.where(here), message, model.belongs(key) or fix)
 
     def _warn_octal(self, value: object, path: Path) -> None:
@@ -110,6 +110,7 @@ class _Honoured:
             self.findings.warning(*self.document.where(path), message, f"Write {value}, or remove the leading 0.")
 
 
+@cache
 def honoured(model: type[Strict]) -> Mapping[str, Any]:
     """The keys of a model as they stand in a file, and their annotations."""
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
@@ -125,15 +126,20 @@ def model_of(annotation: Any) -> type[Strict] | None:
 
 
 @cache
+def _keys(model: type[Strict]) -> frozenset[str]:
+    return frozenset({*honoured(model), *cluster_fields.fields_of(model.kind_in_cluster), *model.silent})
+
+
+@cache
 def _places(root: type[Strict]) -> Mapping[str, str]:
-    """Where each key of the whole object belongs: the path nearest to the root."""
+    """Where each key of the whole object belongs, by its letters: the path nearest to the root."""
     found: dict[str, str] = {}
     level: list[tuple[str, type[Strict]]] = [("", root)]
     while level:
         below: list[tuple[str, type[Strict]]] = []
         for prefix, model in level:
             for key, annotation in honoured(model).items():
-                found.setdefault(key, f"{prefix}{key}")
+                found.setdefault(letters(key), f"{prefix}{key}")
                 inner = model_of(annotation)
                 if inner is not None:
                     many = "[]" if get_origin(annotation) is list else ""
@@ -168,7 +174,7 @@ def _report(detail: ErrorDetails, document: Document, findings: Findings) -> Non
     elif kind == "literal_error":
         expected = str(detail["ctx"]["expected"])
         choices = [word.strip("'") for part in expected.split(" or ") for word in part.split(", ")]
-        fix = did_you_mean(given, choices, f"Write {expected}.") if isinstance(given, str) else f"Write {expected}."
+        fix = findings.likely(given, choices, f"Write {expected}.") if isinstance(given, str) else f"Write {expected}."
         findings.error(*where, f"{_shown(given)} is not one of its values", fix)
     else:
         message = detail["msg"].removeprefix("Input ").removesuffix(".")

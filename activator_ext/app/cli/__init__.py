@@ -26,10 +26,10 @@ class Platform(StrEnum):
     CUDA = "cuda"
 
 
-def _epilog(*examples: str) -> str:
+def _epilog(*examples: str, exit_codes: str = _EXIT_CODES) -> str:
     # \b keeps the lines of a paragraph as they are.
     lines = "\n".join(f"  {example}" for example in examples)
-    return f"\b\nExamples:\n{lines}\n\n{_EXIT_CODES}"
+    return f"\b\nExamples:\n{lines}\n\n{exit_codes}"
 
 
 def _default_state() -> Path:
@@ -51,6 +51,13 @@ def _volumes(texts: list[str]) -> dict[str, Path]:
     return volumes
 
 
+def _path(text: str) -> Path:
+    """A path; an empty one is refused, which would otherwise mean the current directory (`check "$UNSET"`)."""
+    if not text:
+        raise typer.BadParameter("a path is empty: is a variable of the shell unset?")
+    return Path(text)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(version("pilotlight"))
@@ -68,7 +75,10 @@ _State = Annotated[
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print what the API answers, as JSON, and nothing else.")]
 _Service = Annotated[str, typer.Argument(metavar="SERVICE", help="NAMESPACE/NAME, or NAME where only one has it.")]
-_Files = Annotated[list[Path], typer.Argument(metavar="FILES", help="YAML files, or directories of them.")]
+_Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILES", help="YAML files, or directories of them.", parser=_path),
+]
 _VolumeTexts = Annotated[
     list[str] | None,
     typer.Option("--volume", metavar="CLAIM=DIR", help="Directory of a PersistentVolumeClaim that models lie on."),
@@ -277,20 +287,28 @@ def preview(
 @app.command(
     "check",
     epilog=_epilog(
-        "pilotlight check chat.yaml runtime.yaml policies/", "pilotlight check . --volume models=/srv/models"
+        "pilotlight check chat.yaml runtime.yaml policies/",
+        "pilotlight check . --volume models=/srv/models --strict",
+        "kustomize build overlays/prod | pilotlight check -",
+        exit_codes="Exit codes: 0 no error, 1 an error (with --strict a warning too), 2 the command line is wrong.",
     ),
 )
 @told
 def check(
-    files: _Files, volume: _VolumeTexts = None, platform: _Platform = Platform.AUTO, as_json: _Json = False
+    files: _Files,
+    volume: _VolumeTexts = None,
+    platform: _Platform = Platform.AUTO,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as one JSON list, nothing else.")] = False,
 ) -> None:
     """Find what is wrong in FILES before `up` does.
 
-    Every finding with its file, line and fix; exit code 1 if one is an error.
+    Every finding at once, each with its file, line, key and fix: errors are what up would not serve, warnings what it
+    serves differently than a cluster. FILES may be - for standard input.
     """
     from activator_ext.app.cli import files as check_files
 
-    check_files.check(files, _volumes(volume or []), platform.value, as_json=as_json)
+    check_files.check(files, _volumes(volume or []), platform.value, strict=strict, as_json=as_json)
 
 
 @app.command("events", epilog=_epilog("pilotlight events", "pilotlight events -f --json"))

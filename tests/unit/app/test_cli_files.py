@@ -1,6 +1,7 @@
 """`check`, `preview --file` and `up` on files, none of which asks a running `up` for anything."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -91,6 +92,34 @@ def test_check_of_bad_files(cli: Cli, manifest: Path) -> None:
     findings = json.loads(cli.run(*args, "--json", code=1).stdout)
     assert {"severity", "file", "line", "key", "message", "fix"} == set(findings[0])
     assert "error" in {finding["severity"] for finding in findings}
+
+
+def test_warnings_fail_with_strict_only(cli: Cli, manifest: Path) -> None:
+    manifest.write_text(MANIFESTS.replace("minReplicas: 0", "minReplicas: 0\n    timeout: 60"))
+    args = ["check", str(manifest), "--volume", cli.volume, "--platform", "cpu"]
+    assert cli.run(*args).stdout.endswith("0 errors, 1 warning; services: team-a/chat\n")
+    assert cli.run(*args, "--strict", code=1).stdout == cli.run(*args).stdout
+    assert len(json.loads(cli.run(*args, "--strict", "--json", code=1).stdout)) == 1
+
+
+def test_check_of_standard_input(cli: Cli) -> None:
+    args = ["check", "-", "--volume", cli.volume, "--platform", "cpu"]
+    done = CliRunner().invoke(app, args, input=MANIFESTS.replace("minReplicas", "minReplica"))
+    assert done.exit_code == 1
+    assert done.stdout.startswith("-:14: error: spec.predictor.minReplica: unknown key. Did you mean minReplicas?\n")
+
+
+def test_check_of_a_file_whose_name_is_not_utf_8(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff.yaml")
+    path.write_text("a: [")
+    assert "\\udcff.yaml:1: error: not valid YAML" in cli.run("check", str(path), code=1).stdout
+    (finding,) = json.loads(cli.run("check", str(path), "--json", code=1).stdout)
+    assert finding["file"] == str(path)
+
+
+def test_an_empty_path_is_not_the_current_directory(cli: Cli) -> None:
+    assert "a path is empty" in cli.run("check", "", code=2).stderr
+    assert "a path is empty" in cli.run("up", "", code=2).stderr
 
 
 def test_preview_of_files_marks_the_clock_change(cli: Cli, manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,9 +93,9 @@ def test_paths_that_are_no_files(files: Files) -> None:
     loaded = load([files.yaml, files.yaml / "none", empty], {"models": files.models})
     assert sorted(files.short(str(finding)) for finding in loaded.findings) == [
         "MODELS/tiny:1: error: the directory holds no *.yaml or *.yml. Name another one.",
-        "gone.yaml:1: error: it is not a file. Remove it from the directory, or check its link.",
+        "gone.yaml:1: error: it is a link to nothing, which does not exist. Correct or remove the link.",
         "none:1: error: there is no such file or directory. Check the path.",
-        "pipe.yaml:1: error: it is not a file. Remove it from the directory, or check its link.",
+        "pipe.yaml:1: error: it is a pipe, not a file. Remove it from the directory, or check its link.",
     ]
     assert len(loaded.services) == 1
 
@@ -103,3 +103,33 @@ def test_paths_that_are_no_files(files: Files) -> None:
 def test_a_message_cannot_draw_on_the_terminal(files: Files) -> None:
     (said,) = files.said(runtime=RUNTIME, f=service(predictor='"\\e[2J\\n": 1\n'))
     assert said.startswith("f.yaml:7: error: spec.predictor.\\x1b[2J\\n: unknown key: it holds U+001B, U+000A. ")
+
+
+LISTS = {
+    "no items": (
+        "kind: List\n",
+        "f.yaml:1: error: items: a list has no items. Write the objects under items, each with -.",
+    ),
+    "an item that is none": (
+        "kind: List\nitems: [3]\n",
+        "f.yaml:3: error: items[0]: the item is not an object."
+        " Write apiVersion, kind, metadata and spec under it, or remove it.",
+    ),
+    "a list inside": (
+        "kind: InferenceServiceList\nitems:\n- {apiVersion: v1, kind: List, items: []}\n",
+        "f.yaml:4: error: kind: a list stands inside a list. Write its objects into the outer one.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), LISTS.values(), ids=LISTS.keys())
+def test_lists_that_hold_no_objects(files: Files, text: str, expected: str) -> None:
+    assert files.said(runtime=RUNTIME, a=service(), f=f"apiVersion: v1\n{text}") == [expected]
+
+
+def test_a_kustomization_is_built_by_others(files: Files) -> None:
+    text = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a.yaml]\n"
+    assert files.said(runtime=RUNTIME, a=service(), f=text) == [
+        "f.yaml:2: warning: kind: local mode does not build kustomizations."
+        " Give what it builds: kustomize build DIR > FILE."
+    ]

@@ -60,7 +60,7 @@ SERVICE_FINDINGS = {
     "the wrong type inside what a cluster knows": (
         service(predictor="nodeSelector: {gpu: true}\n"),
         "f.yaml:7: warning: spec.predictor.nodeSelector: local mode ignores it. It takes effect in a cluster.",
-        "f.yaml:7: error: spec.predictor.nodeSelector.gpu: 'true' is read as true. Write it in quotes: \"true\".",
+        "f.yaml:7: error: spec.predictor.nodeSelector.gpu: 'true' is not text. Write it in quotes: \"true\".",
     ),
     "a mapping where a list belongs": (
         service(predictor="volumes: {name: a}\n"),
@@ -126,8 +126,8 @@ SERVICE_FINDINGS = {
     ),
     "name that would be a path": (
         service("../../etc"),
-        "f.yaml:3: error: metadata.name: '../../etc' is not a name that Kubernetes takes."
-        " Use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends.",
+        "f.yaml:3: error: metadata.name: '../../etc' is not a name that KServe takes."
+        " Use 1 to 63 of a-z, 0-9 and -, with a letter first and a letter or digit last.",
     ),
     "namespace in capitals": (
         service(namespace="Team-A"),
@@ -136,8 +136,8 @@ SERVICE_FINDINGS = {
     ),
     "name with a line end": (
         service('"chat\\n"'),
-        "f.yaml:3: error: metadata.name: 'chat\\n' is not a name that Kubernetes takes."
-        " Use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends.",
+        "f.yaml:3: error: metadata.name: 'chat\\n' is not a name that KServe takes: it holds U+000A."
+        " Use 1 to 63 of a-z, 0-9 and -, with a letter first and a letter or digit last.",
     ),
     "unknown version of our kind": (
         service().replace("v1beta1", "v1alpha9"),
@@ -203,7 +203,8 @@ POLICY_FINDINGS = {
     ),
     "duration as a number": (
         "coldStartCost: 300\n",
-        "f.yaml:6: error: spec.coldStartCost: '300' is read as a number. Write it in quotes: \"300\".",
+        "f.yaml:6: error: spec.coldStartCost: '300' is a duration without a unit."
+        " Write one like 300s, 10m, 1h30m or 28d.",
     ),
     "prior of nothing": (
         "leadTime: {prior: 0s}\n",
@@ -299,8 +300,8 @@ def test_every_error_of_every_file_at_once(files: Files) -> None:
     assert [line.partition(": error: ")[::2] for line in said] == [
         (
             "a.yaml:3",
-            "metadata.name: 'Bad' is not a name that Kubernetes takes."
-            " Use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends.",
+            "metadata.name: 'Bad' is not a name that KServe takes."
+            " Use 1 to 63 of a-z, 0-9 and -, with a letter first and a letter or digit last.",
         ),
         (
             "a.yaml:7",
