@@ -76,7 +76,9 @@ def _decide_one(
     known = needs(now, seen, policy, before)
     demands = [*queue_demands(now, seen.queue, policy, known), *(plan.demand for plan in plans)]
     # At a first look, what lives stands for the floor that is not known: a start under way is not stopped.
-    previous = before.floor.replicas if before else live_replicas(seen)
+    # The lease keeps what lives: of two starts one may have failed, and is not tried again for it.
+    live = live_replicas(seen)
+    previous = min(before.floor.replicas, live) if before else live
     floor = warmth.floor(now, demands, policy.bounds, previous, warming_replicas(seen))
     after = ServiceState(floor, known.last_needed, known.awaited, _asked(now, plans))
     # What is warm already need not be waited for; a window not asked for yet comes on top.

@@ -43,8 +43,8 @@ def told(decision: Decision) -> tuple[int, ReasonCode]:
     return floor.replicas, floor.reason.code
 
 
-def starting(waiting: int, asked: float) -> ServiceObservation:
-    return ServiceObservation((replica(Warmth.WARMING),), queue(waiting, seen=asked))
+def starting(waiting: int, asked: float, replicas: int = 1) -> ServiceObservation:
+    return ServiceObservation((replica(Warmth.WARMING),) * replicas, queue(waiting, seen=asked))
 
 
 def idle(ready: float, activity: float | None) -> ServiceObservation:
@@ -233,7 +233,7 @@ def test_only_the_own_holds_count_and_only_configured_services_are_decided() -> 
 def test_bounds_hold_over_demand_and_lease() -> None:
     asked = step(0, starting(99, asked=0))
     assert told(asked) == (3, ReasonCode.BOUNDS_MAX)
-    narrowed = step(1, starting(0, asked=0), asked, policy=replace(POLICY, bounds=Bounds(1, 1)))
+    narrowed = step(1, starting(0, asked=0, replicas=3), asked, policy=replace(POLICY, bounds=Bounds(1, 1)))
     assert told(narrowed) == (1, ReasonCode.BOUNDS_MAX)
     raised = step(0, IDLE, policy=replace(POLICY, bounds=Bounds(2, 3)))
     assert told(raised) == (2, ReasonCode.BOUNDS_MIN)

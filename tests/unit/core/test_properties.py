@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from activator_ext.core.decide import decide
+from activator_ext.core.demand import live_replicas, warming_replicas
 from activator_ext.core.model import (
     Bounds,
     Decision,
@@ -144,10 +145,10 @@ def test_more_demand_never_lowers_the_floor(
 
 @property_of(150)
 def test_a_start_under_way_is_lowered_by_bounds_max_only(world: Observation, state: State, policy: Policy) -> None:
-    warming = any(replica.warmth is Warmth.WARMING for replica in world.services[CHAT].replicas)
-    if warming and CHAT in state.services:
+    service = world.services[CHAT]
+    if warming_replicas(service) and CHAT in state.services:
         before = state.services[CHAT].floor.replicas
-        assert number(decide(NOW, world, state, config(policy))) >= min(before, policy.bounds.max)
+        assert number(decide(NOW, world, state, config(policy))) >= min(before, live_replicas(service), policy.bounds.max)
 
 
 @settings(max_examples=100, deadline=None)
