@@ -148,7 +148,9 @@ def test_a_start_under_way_is_lowered_by_bounds_max_only(world: Observation, sta
     service = world.services[CHAT]
     if warming_replicas(service) and CHAT in state.services:
         before = state.services[CHAT].floor.replicas
-        assert number(decide(NOW, world, state, config(policy))) >= min(before, live_replicas(service), policy.bounds.max)
+        assert number(decide(NOW, world, state, config(policy))) >= min(
+            before, live_replicas(service), policy.bounds.max
+        )
 
 
 @settings(max_examples=100, deadline=None)
