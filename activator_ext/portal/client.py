@@ -90,7 +90,7 @@ class ClientConnection(asyncio.Protocol):
         if not keep:
             self._close(linger=not whole)
             return
-        if len(self._queue) <= _AHEAD:
+        if self._paused and len(self._queue) <= _AHEAD:
             self.read(True)
         if self._queue:
             # Not from here: many requests that came at once would stack up calls.

@@ -32,21 +32,17 @@ class Asker(Protocol):
 class _Incoming:
     """What has come of one answer. `surplus`: there came more than the answer, which no client may ever see."""
 
-    __slots__ = (
-        "ended", "fields", "head", "head_bytes", "keep", "pieces", "reason", "surplus", "told", "until_close",
-    )  # fmt: skip
+    head: AnswerHead | None = None
+    head_bytes = 0
+    until_close = False
+    told = False
+    ended = False
+    surplus = False
+    keep = False
 
     def __init__(self) -> None:
-        self.reason = b""
         self.fields: list[tuple[bytes, bytes]] = []
-        self.head_bytes = 0
-        self.head: AnswerHead | None = None
         self.pieces: list[bytes] = []
-        self.until_close = False
-        self.told = False
-        self.ended = False
-        self.surplus = False
-        self.keep = False
 
     def close_head(self, status: int) -> None:
         """The head is there."""
@@ -75,7 +71,7 @@ class _Incoming:
         elif chunked:
             length = None
         self.until_close = length is None and not chunked
-        self.head = AnswerHead(status, self.reason, lines, content_type, length)
+        self.head = AnswerHead(status, lines, content_type, length)
 
 
 class EngineConnection(asyncio.Protocol):
@@ -184,11 +180,6 @@ class EngineConnection(asyncio.Protocol):
         if self._answer.ended:  # a second answer to one question
             self._answer.surplus = True
 
-    def on_status(self, reason: bytes) -> None:
-        """Called by the parser, with the phrase or a part of it."""
-        if not self._answer.ended:
-            self._answer.reason += reason
-
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser; also for trailers, which end here."""
         self._answer.fields.append((name, value))
@@ -229,16 +220,13 @@ class EngineConnection(asyncio.Protocol):
         answer.told = True
         if answer.ended:
             self._asker = None
-            self._let_go(reusable=answer.keep and self._sent_whole and not answer.surplus)
+            self._answer = _Incoming()
+            if answer.keep and self._sent_whole and not answer.surplus and self._transport is not None:
+                self.slow(False)
+                self._give_back(self)
+            elif self._transport is not None:
+                self._transport.close()
         asker.answered(first, data, ended=answer.ended)
-
-    def _let_go(self, *, reusable: bool) -> None:
-        self._answer = _Incoming()
-        if reusable and self.usable:
-            self.slow(False)
-            self._give_back(self)
-        elif self._transport is not None:
-            self._transport.close()
 
     def _fail(self) -> None:
         asker, self._asker = self._asker, None

@@ -37,28 +37,20 @@ _NOWHERE = Endpoint(replica="", url="")
 class Exchange:
     """Carries one request from its head to the last byte of its answer."""
 
-    __slots__ = (
-        "_arrived_s",
-        "_attempts_left",
-        "_avoid",
-        "_client",
-        "_collected",
-        "_connection",
-        "_door",
-        "_endpoint",
-        "_engines",
-        "_intake",
-        "_over",
-        "_passing",
-        "_refusals_left",
-        "_reply",
-        "_request",
-        "_status",
-        "_streamed",
-        "_task",
-        "_waited_s",
-        "_where",
-    )
+    # Where most requests end as they began, the class holds the value.
+    _intake = _UNKNOWN
+    _streamed = False  # the body is sent on as it comes, and never a second time
+    _attempts_left = _ATTEMPTS
+    _refusals_left = _REFUSALS
+    _avoid: Avoid | None = None
+    _endpoint = _NOWHERE  # on which it is counted as running
+    _connection: EngineConnection | None = None
+    _task: asyncio.Task[None] | None = None
+    _waited_s: float | None = None
+    _status = 0  # the engine's, once the first byte of its answer is here
+    _passing = False  # the engine's answer goes on to the client as it comes
+    _collected = b""  # an answer that must become one event
+    _over = False
 
     def __init__(self, door: Door, engines: Engines, client: Client, request: Request) -> None:
         self._door = door
@@ -68,19 +60,6 @@ class Exchange:
         self._reply = Reply(client, request)
         self._arrived_s = door.clock.elapsed_s()
         self._where = self._find()
-        self._intake = _UNKNOWN
-        self._streamed = False  # the body is sent on as it comes, and never a second time
-        self._attempts_left = _ATTEMPTS
-        self._refusals_left = _REFUSALS
-        self._avoid: Avoid | None = None
-        self._endpoint = _NOWHERE  # on which it is counted as running
-        self._connection: EngineConnection | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._waited_s: float | None = None
-        self._status = 0  # the engine's, once the first byte of its answer is here
-        self._passing = False  # the engine's answer goes on to the client as it comes
-        self._collected = bytearray()  # an answer that must become one event
-        self._over = False
 
     # The client's connection tells.
 
@@ -326,7 +305,7 @@ class Exchange:
 
     def _end(self) -> None:
         if not self._passing:
-            self._reply.one_event(self._status, bytes(self._collected))
+            self._reply.one_event(self._status, self._collected)
         self._finish(Outcome.ANSWERED if self._status < 500 else Outcome.UPSTREAM_ERROR)
 
     def _refuse(self, refusal: Refusal) -> None:

@@ -18,11 +18,13 @@ NOT_HANDED_BACK = frozenset(
 )
 
 
+_PHRASES = {each.value: each.phrase.encode() for each in HTTPStatus}
+
+
 class AnswerHead(NamedTuple):
-    """An engine's status line and its end-to-end fields, in pieces to be joined. `length` None: the end will tell."""
+    """An engine's status and its end-to-end fields, in pieces to be joined. `length` None: the end will tell."""
 
     status: int
-    reason: bytes
     lines: list[bytes]
     content_type: bytes
     length: int | None
@@ -47,9 +49,9 @@ def to_engine(request: Request, path: bytes, authority: bytes, length: int | Non
     return b"".join(parts)
 
 
-def to_client(status: int, reason: bytes, lines: Iterable[bytes], framing: bytes, connection: bytes) -> bytes:
+def to_client(status: int, lines: Iterable[bytes], framing: bytes, connection: bytes) -> bytes:
     """The head that a client gets, `lines` in pieces. `framing` and `connection` are whole lines, or empty."""
-    return b"".join((b"HTTP/1.1 %d %b\r\n" % (status, reason), *lines, framing, connection, b"\r\n"))
+    return b"".join((b"HTTP/1.1 %d %b\r\n" % (status, reason_of(status)), *lines, framing, connection, b"\r\n"))
 
 
 def own_lines(headers: dict[str, str]) -> list[bytes]:
@@ -59,5 +61,5 @@ def own_lines(headers: dict[str, str]) -> list[bytes]:
 
 
 def reason_of(status: int) -> bytes:
-    """The phrase that goes with a status."""
-    return HTTPStatus(status).phrase.encode()
+    """The phrase that goes with a status; nobody reads it (RFC 9112 §4), so an engine's own is not kept."""
+    return _PHRASES.get(status, b"")

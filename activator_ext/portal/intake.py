@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -59,10 +60,23 @@ def target(request: Request, table: Table) -> Target:
         raise Refused(invalid("WebSockets are not served here; ask with HTTP", "upgrade_refused", 501))
     if table.version is None:
         raise Refused(no_table())
-    raw, mark, query = request.target.partition(b"?")
+    where = _plain(request.target)
+    if where is None:
+        return _prefixed(request.target, table)
+    route = table.by_host(request.fields.get(b"host", b""))
+    return where if route is None else where._replace(route=route)
+
+
+@lru_cache(maxsize=1024)
+def _plain(target: bytes) -> Target | None:
+    """A path that goes to an engine as it is; None: it may have a service before it."""
+    raw_path = target.partition(b"?")[0].decode("ascii")
+    return Target(raw_path, target, None) if forwardable(raw_path) else None
+
+
+def _prefixed(target: bytes, table: Table) -> Target:
+    raw, mark, query = target.partition(b"?")
     raw_path = raw.decode("ascii")
-    if forwardable(raw_path):
-        return Target(raw_path, request.target, table.by_host(request.fields.get(b"host", b"")))
     if prefix := service_prefix(raw_path):
         service, path = prefix
         if service not in table.routes:
@@ -94,7 +108,11 @@ def by_body(request: Request, body: bytes, where: Target, table: Table) -> Intak
     route = where.route
     if route is not None and not (body and request.text(b"content-type").partition(";")[0].strip().endswith("json")):
         return _of(request, where, route)
-    fields = _fields(request, body)
+    try:
+        fields = _decoder.decode(body or b"{}")
+    except (msgspec.DecodeError, RecursionError):
+        # What engines take though it is no strict JSON: NaN, lone surrogates, a byte-order mark, UTF-16.
+        fields = _leniently(request, body)
     if route is None:
         route = _by_model(fields.model, table)
     return Intake(route.service, where.path_query, fields.stream is True or _accepts_stream(request))
@@ -142,16 +160,6 @@ def _of(request: Request, where: Target, route: Route) -> Intake:
 
 def _accepts_stream(request: Request) -> bool:
     return b"text/event-stream" in request.fields.get(b"accept", b"")
-
-
-def _fields(request: Request, body: bytes) -> _Fields:
-    if not body:
-        return _Fields()
-    try:
-        return _decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        # What engines take though it is no strict JSON: NaN, lone surrogates, a byte-order mark, UTF-16.
-        return _leniently(request, body)
 
 
 def _leniently(request: Request, body: bytes) -> _Fields:

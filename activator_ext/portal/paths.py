@@ -4,7 +4,6 @@ vLLM serves its admin routes (/sleep, /collective_rpc, /reset_prefix_cache, /met
 authentication. So this is a list of what passes, never of what does not, with one exception below.
 """
 
-from functools import lru_cache
 from urllib.parse import unquote
 
 _TOP_LEVEL = frozenset({"/tokenize", "/detokenize", "/score", "/rerank", "/pooling", "/classify"})
@@ -13,7 +12,6 @@ _TOP_LEVEL = frozenset({"/tokenize", "/detokenize", "/score", "/rerank", "/pooli
 _ADMIN_UNDER_V1 = frozenset({"/v1/load_lora_adapter", "/v1/unload_lora_adapter"})
 
 
-@lru_cache(maxsize=1024)
 def forwardable(raw_path: str) -> bool:
     """Whether a path, as it came on the wire, may go to an engine.
 

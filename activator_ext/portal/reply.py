@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from activator_ext.portal import sse
-from activator_ext.portal.heads import AnswerHead, own_lines, reason_of, to_client
+from activator_ext.portal.heads import AnswerHead, own_lines, to_client
 from activator_ext.portal.refusals import Outcome, Refusal
 from activator_ext.portal.request import Request
 
@@ -31,15 +31,14 @@ class Client(Protocol):
 class Reply:
     """What one client gets for one request. Of unknown length it goes in chunks, to HTTP/1.0 until the end."""
 
-    __slots__ = ("_chunked", "_client", "_head_unsent", "_request", "beaten", "keeps")
+    beaten = False
+    _chunked = False
+    _head_unsent = b""  # it goes out with the first piece of body: one write is cheaper than two
 
     def __init__(self, client: Client, request: Request) -> None:
         self._client = client
         self._request = request
-        self._chunked = False
-        self._head_unsent = b""  # it goes out with the first piece of body: one write is cheaper than two
         self.keeps = request.keep_alive
-        self.beaten = False
 
     def beat(self, service: str, text: str) -> None:
         """Tell a waiting client that its request lives; the first one begins the answer."""
@@ -49,7 +48,7 @@ class Reply:
                 b"Content-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\n",
                 b"x-pilotlight-service: %b\r\n" % service.encode(),
             ]
-            self._head_unsent = self._head(200, b"OK", lines, None)
+            self._head_unsent = self._head(200, lines, None)
         self.write(sse.comment(text))
 
     def begin(self, head: AnswerHead) -> bool:
@@ -59,7 +58,7 @@ class Reply:
         """
         if self.beaten:
             return head.status == 200 and head.content_type.startswith(_EVENTS)
-        self._head_unsent = self._head(head.status, head.reason, head.lines, head.length)
+        self._head_unsent = self._head(head.status, head.lines, head.length)
         return True
 
     def write(self, data: bytes, *, last: bool = False) -> None:
@@ -89,10 +88,10 @@ class Reply:
 
     def own(self, status: int, headers: dict[str, str], body: bytes) -> None:
         """A whole answer of our own."""
-        head = self._head(status, reason_of(status), own_lines(headers), len(body))
+        head = self._head(status, own_lines(headers), len(body))
         self._client.write(head if self._request.method == b"HEAD" else head + body)
 
-    def _head(self, status: int, reason: bytes, lines: Iterable[bytes], length: int | None) -> bytes:
+    def _head(self, status: int, lines: Iterable[bytes], length: int | None) -> bytes:
         self._chunked = length is None and self._request.http11
         if length is None and not self._request.http11:
             self.keeps = False
@@ -100,7 +99,7 @@ class Reply:
         if not self._chunked:
             framing = b"" if length is None or status in (204, 304) else b"Content-Length: %d\r\n" % length
         kept = b"" if self._request.http11 else b"Connection: keep-alive\r\n"
-        return to_client(status, reason, lines, framing, kept if self.keeps else b"Connection: close\r\n")
+        return to_client(status, lines, framing, kept if self.keeps else b"Connection: close\r\n")
 
 
 def _as_error(status: int, body: bytes) -> bytes:

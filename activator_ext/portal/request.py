@@ -25,30 +25,28 @@ class Request:
     HTTP/1.1, once. `bad`: it cannot be read on, for this reason.
     """
 
-    __slots__ = (
-        "bad", "chunks", "expects", "fields", "head", "http11", "keep_alive", "length", "lines", "method", "size",
-        "target", "upgrade", "whole",
-    )  # fmt: skip
+    method = b""
+    target = b""
+    whole = False
+    keep_alive = True
+    http11 = True
+    expects = False
+    length = 0
+    size = 0
+    upgrade = b""
+    bad: Refusal | None = None
 
     def __init__(self) -> None:
-        self.method = b""
-        self.target = b""
         self.head: list[tuple[bytes, bytes]] = []
-        self.whole = False
-        self.keep_alive = True
-        self.http11 = True
-        self.length = 0
-        self.size = 0
         self.chunks: list[bytes] = []
-        self.upgrade = b""
-        self.bad: Refusal | None = None
+        self.fields: dict[bytes, bytes] = {}
+        self.lines: list[bytes] = []
 
     def close_head(self, method: bytes, version: str, *, keep_alive: bool) -> Refusal | None:
         """The head is there: what its fields say; a refusal if that is not HTTP/1.x as RFC 9112 has it."""
         self.method = method
         self.keep_alive = keep_alive
         self.http11 = version == "1.1"
-        self.expects = False
         refusal = self._sort()
         if refusal is not None:
             return refusal
@@ -76,8 +74,7 @@ class Request:
 
     def _sort(self) -> Refusal | None:
         """Into fields that the portal looks at and lines that the engine gets; a refusal if two contradict."""
-        fields: dict[bytes, bytes] = {}
-        lines: list[bytes] = []
+        fields, lines = self.fields, self.lines
         for name, value in self.head:
             low = name.lower()
             if low in _SEEN:
@@ -90,7 +87,6 @@ class Request:
                 if low in _NOT_SENT_ON:
                     continue
             lines += (name, b": ", value, b"\r\n")
-        self.fields, self.lines = fields, lines
         if b"connection" in fields:
             tokens = _tokens(fields[b"connection"])
             if tokens - _FOR_THIS_HOP:
