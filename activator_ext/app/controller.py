@@ -3,7 +3,7 @@
 import asyncio
 import traceback
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from activator_ext.adapters.history import History, HistoryError
 from activator_ext.adapters.hosts import Host, HostUnreachable
@@ -16,11 +16,13 @@ from activator_ext.app.status import service_status, start_eta, start_under_way
 from activator_ext.app.views import ServiceStatus
 from activator_ext.app.world import QUEUE_STALE, World
 from activator_ext.core.decide import decide
-from activator_ext.core.model import Decision, DemandKind, LeadSample, Reason, ServiceId, State
-from runtime.contract import EngineSpec, HostEvents, HostView, Lease, PortalReport, ServiceOrder
+from activator_ext.core.model import Decision, DemandKind, Floor, LeadSample, Reason, ReasonCode, ServiceId, State
+from runtime.contract import STUCK_AFTER_S, EngineSpec, HostEvents, HostView, Lease, PortalReport, ServiceOrder
 
 # Events that come within this time are answered by one decision.
 SETTLE_S = 0.01
+# Why a floor keeps what lives: reasons for no start.
+_KEEPS = (ReasonCode.IDLE_KEEP, ReasonCode.LOADING_LEASE)
 # After a decision that failed by a fault of ours.
 RETRY_S = 1.0
 
@@ -81,6 +83,7 @@ class Controller:
             self._created.setdefault(service, now)
             if service not in self.world.lead_samples:
                 self.world.lead_samples[service] = self._known_samples(service)
+                self._know_failure(service)
         for gone in set(self.world.services) - set(services):
             self._metrics.forget(str(gone))
             self._created.pop(gone, None)
@@ -93,6 +96,23 @@ class Controller:
         except HistoryError as error:
             self._trouble(str(error))
             return ()
+
+    def _know_failure(self, service: ServiceId) -> None:
+        """The last failure of a service that an earlier `up` saw."""
+        try:
+            failure = self._history.last_failure(service)
+        except HistoryError as error:
+            self._trouble(str(error))
+            return
+        if failure is not None:
+            self.world.take_failure(service, failure)
+
+    def _stuck_after_s(self, service: ServiceId) -> float:
+        try:
+            return self._learner.stuck_after_s(service)
+        except HistoryError as error:
+            self._trouble(str(error))
+            return STUCK_AFTER_S
 
     def portal_reported(self, report: PortalReport) -> None:
         """The portal's queue changed, or it is alive."""
@@ -194,6 +214,8 @@ class Controller:
         if by_s is None:
             return
         self._clock_set_at = self._clock()
+        if self.world.portal_seen_at is not None:
+            self.world.portal_seen_at += timedelta(seconds=by_s)
         self._learner.clock_set(self.world)
         text = f"the clock was set {'forth' if by_s > 0 else 'back'} by {abs(by_s):.0f} s, or this machine slept"
         self.say(None, "clock", f"{text}: all is planned anew; starts under way teach no lead time")
@@ -251,7 +273,7 @@ class Controller:
             spec = self._spec(service)
             floor = decided.floor.replicas
             order = (view.host, spec, floor)
-            if self._orders.get(service) == order and wanted_there.get(str(service)) == floor:
+            if self._orders.get(service) == order and not _asks(decided.floor, wanted_there.get(str(service))):
                 continue
             edited = self._edited(service, order)
             asked_at = now if edited else self._asked_at(service, decided.floor.demand, now)
@@ -263,7 +285,10 @@ class Controller:
             elif floor > wanted_there.get(str(service), 0):
                 self._learner.asked(service, asked_at)
             why = f"{'its engine was edited; ' if edited else ''}{decided.floor.reason.text}"
-            await self._host.order(ServiceOrder(spec=spec, replicas=floor, asked_at=asked_at, why=why))
+            stuck_after_s = self._stuck_after_s(service) if floor else STUCK_AFTER_S
+            await self._host.order(
+                ServiceOrder(spec=spec, replicas=floor, asked_at=asked_at, why=why, stuck_after_s=stuck_after_s)
+            )
             self._orders[service] = order
         for name in wanted_there.keys() - {str(service) for service in decision.services}:
             await self._host.forget(name)
@@ -326,3 +351,13 @@ class Controller:
         return [
             service_status(self.world, service, decided.services[service], now) for service in sorted(decided.services)
         ]
+
+
+def _asks(floor: Floor, wanted_there: int | None) -> bool:
+    """Whether a host that was ordered this floor is to be asked again: it wants another number (None: it forgot).
+
+    After a failure it wants less: for what is only kept that is not worth another try.
+    """
+    if wanted_there is None or wanted_there > floor.replicas:
+        return True
+    return wanted_there < floor.replicas and floor.reason.code not in _KEEPS

@@ -8,7 +8,9 @@ Use it as `EngineStart(command=fake_command(), …)`; it takes the argv tail of 
 model directory that passes the model check. Behaviour comes from `MODEL/fake.json`, all keys optional:
 
     start_s        seconds of start, spent in `compile`                         default 0
-    exit_at        {"stage": S, "code": N} or {"stage": S, "signal": "SIGKILL"}: end when stage S would begin
+    exit_at        {"stage": S, "code": N} or {"stage": S, "signal": "SIGKILL"}: end when stage S would begin; "line":
+                   what EngineCore says then in place of an exception of the fake's own
+    once           true: only this start is as told, the next ones are sound (fake.json removes itself)
     hang_at        stage at which it hangs for good
     wrong_golden   true: other tokens than the content gives
     flaky_golden   true: each answer differs
@@ -81,6 +83,8 @@ def main() -> None:
     args, _ = parser.parse_known_args()
     path = args.model / "fake.json"
     ways: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    if ways.get("once"):
+        path.unlink()
     _play_markers(begun)
     if ways.get("child"):
         subprocess.Popen([sys.executable, "-c", _SLEEPER], preexec_fn=leash)  # noqa: PLW1509  (no threads yet)
@@ -105,7 +109,7 @@ def _play_markers(begun: float) -> None:
 def _misbehave(stage: str, ways: dict[str, Any]) -> None:
     way = ways.get("exit_at", {})
     if stage and way.get("stage") == stage:
-        say("EngineCore", f"ValueError: the fake was told to end at {stage}", level="ERROR")
+        say("EngineCore", way.get("line", f"ValueError: the fake was told to end at {stage}"), level="ERROR")
         say("APIServer", "RuntimeError: Engine core initialization failed. See root cause above.", level="ERROR")
         if "signal" in way:
             os.kill(PID, signal.Signals[way["signal"]])

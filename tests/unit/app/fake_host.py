@@ -57,11 +57,17 @@ class FakeHost:
         self._answering()
         self.orders.append(order)
         name = order.spec.service
-        kept = self._services[name].replicas if name in self._services else ()
-        replicas = list(kept[: order.replicas])
-        while len(replicas) < order.replicas:
+        view = self._services.get(name, ServiceView(service=name, replicas_wanted=0))
+        replicas = list(view.replicas[: order.replicas])
+        retry_at = view.retry_at if view.retry_at is not None and self.now < view.retry_at else None
+        while len(replicas) < order.replicas and retry_at is None:
             replicas.append(self._begin(order, len(replicas)))
-        self._put(ServiceView(service=name, replicas_wanted=order.replicas, replicas=tuple(replicas)))
+        wanted = {"replicas_wanted": order.replicas, "replicas": tuple(replicas), "retry_at": retry_at}
+        self._put(view.model_copy(update=wanted))
+
+    def wants(self, service: str, replicas: int) -> None:
+        """It brings the service to so many by itself, whatever was ordered."""
+        self._put(self._services[service].model_copy(update={"replicas_wanted": replicas}))
 
     async def forget(self, service: str) -> None:
         self._answering()
@@ -104,8 +110,16 @@ class FakeHost:
         for replica in view.replicas:
             record = self._starts[replica.start_id]
             self._starts[record.id] = record.model_copy(update={"outcome": "failed", "failure": failure})
-        gone = {"replicas": (), "last_failure": failure, "retry_at": retry_at}
+        gone = {"replicas": (), "replicas_wanted": 0, "last_failure": failure, "retry_at": retry_at}
         self._put(view.model_copy(update=gone))
+
+    def die(self, service: str, failure: Failure) -> None:
+        """Every ready engine of the service died, for the first time."""
+        view = self._services[service]
+        for replica in view.replicas:
+            record = self._starts[replica.start_id]
+            self._starts[record.id] = record.model_copy(update={"ended": failure})
+        self._put(view.model_copy(update={"replicas": (), "replicas_wanted": 0, "last_failure": failure}))
 
     def _begin(self, order: ServiceOrder, ordinal: int) -> ReplicaView:
         self._generation += 1

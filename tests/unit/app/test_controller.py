@@ -72,11 +72,12 @@ async def test_lead_time_counts_failed_attempts(bench: Bench) -> None:
     (route,) = bench.feed.table().routes
     assert (route.failure, route.warmth) == (failure, WireWarmth.FAILED)
     assert any("the engine exited with 1" in text for text in bench.said)
+    await bench.tick(5.0)
     retry = bench.host.orders[-1].model_copy(update={"asked_at": bench.now})
     await bench.host.order(retry)
     await bench.ready(30.0)
     (sample,) = bench.history.lead_samples(CHAT)
-    assert sample.lead_s == 35.0
+    assert sample.lead_s == 40.0
 
 
 async def test_a_known_start_is_counted_once_by_the_next_controller(bench: Bench) -> None:
