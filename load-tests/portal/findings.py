@@ -25,11 +25,11 @@ class Findings:
     plan: Plan
 
     def rps_vs(self, peer: str) -> float:
-        """The portal's requests per second as a multiple of the peer's, at the number of connections that is worst."""
-        return min(ratio(rounds, "portal", peer, attrgetter("rps")) for rounds in self.throughput.values())
+        """The portal's requests per second and core as a multiple of the peer's, at the worst number of connections."""
+        return min(ratio(rounds, "portal", peer, attrgetter("per_core")) for rounds in self.throughput.values())
 
     def per_cpu_vs(self, peer: str) -> float:
-        """The same for requests per CPU second of the proxy, which other work on the machine hardly changes."""
+        """The same for requests per CPU second of the proxy: what it could do were nothing else in its way."""
         return min(ratio(rounds, peer, "portal", attrgetter("cpu_us")) for rounds in self.throughput.values())
 
     def added_ms(self, name: str, what: str) -> float:

@@ -36,7 +36,7 @@ def table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str
 
 
 def _throughput(found: Findings) -> str:
-    head = ("", "requests/s", "lowest–highest", "CPU µs/request", "core used", "by others", "p50 ms", "p99 ms")
+    head = ("", "requests/s", "lowest–highest", "per core", "CPU µs", "core used", "by others", "p50 ms", "p99 ms")
     rows = [
         (f"{connections} connections, {name}", *_throughput_row(rounds, name))
         for connections, rounds in found.throughput.items()
@@ -45,7 +45,8 @@ def _throughput(found: Findings) -> str:
     title = (
         f"4 KB chat requests, each proxy on one core; medians of {found.plan.rounds} rounds of {found.plan.round_s:g} s"
     )
-    return table(title, head, rows)
+    meaning = "requests/s of the time that others left it of its core; CPU µs: user and system time for each request"
+    return f"{table(title, head, rows)}\n  per core: {meaning}"
 
 
 def _throughput_row(rounds: Rounds[Throughput], name: str) -> list[str]:
@@ -53,11 +54,11 @@ def _throughput_row(rounds: Rounds[Throughput], name: str) -> list[str]:
         return format(middle(rounds, name, attrgetter(what)), form)
 
     rps = values(rounds, name, attrgetter("rps"))
-    proxy = [shown("cpu_us", ".1f"), shown("core", ".0%"), shown("others", ".0%")]
+    proxy = [shown("per_core", ",.0f"), shown("cpu_us", ".1f"), shown("core", ".0%"), shown("others", ".0%")]
     return [
         shown("rps", ",.0f"),
         f"{min(rps):,.0f}–{max(rps):,.0f}",
-        *([_NO_PROXY] * 3 if name == "direct" else proxy),
+        *([_NO_PROXY] * len(proxy) if name == "direct" else proxy),
         shown("p50_ms", ".2f"),
         shown("p99_ms", ".2f"),
     ]
@@ -120,10 +121,10 @@ def _about(found: Findings) -> str:
 
 def _goals(found: Findings) -> str:
     rows = [
-        _goal("requests/s ÷ HAProxy's", found.rps_vs("haproxy"), _VS_HAPROXY, "at least"),
-        _goal("requests/s ÷ Caddy's", found.rps_vs("caddy"), _VS_CADDY, "at least"),
-        ("requests/CPU-s ÷ HAProxy's", f"{found.per_cpu_vs('haproxy'):.2f}", "", ""),
-        ("requests/CPU-s ÷ Caddy's", f"{found.per_cpu_vs('caddy'):.2f}", "", ""),
+        _goal("requests/s and core ÷ HAProxy's", found.rps_vs("haproxy"), _VS_HAPROXY, "at least"),
+        _goal("requests/s and core ÷ Caddy's", found.rps_vs("caddy"), _VS_CADDY, "at least"),
+        ("requests/CPU second ÷ HAProxy's", f"{found.per_cpu_vs('haproxy'):.2f}", "", ""),
+        ("requests/CPU second ÷ Caddy's", f"{found.per_cpu_vs('caddy'):.2f}", "", ""),
         _goal("added p50 ms", found.added_ms("portal", "p50_ms"), _ADDED_P50_MS, "at most"),
         _goal("added p99 ms", found.added_ms("portal", "p99_ms"), _ADDED_P99_MS, "at most"),
         _goal("delayed chunks", sum(found.delayed("portal")), 0, "at most"),
@@ -151,7 +152,7 @@ def _doubts(found: Findings) -> list[str]:
     if disturbed:
         doubts.append(
             f"Doubtful: in {disturbed} of {len(slots)} slots other work used over {_OTHERS:.0%} of the proxy's core. "
-            "Requests per CPU second hold; requests per second and the tails of the delays are those of a busy machine."
+            "`per core` leaves that out and holds roughly; requests/s and tails of delays are a busy machine's."
         )
     idle = [what for what, samples in proxies if max(sample.core + sample.others for sample in samples) < _BUSY]
     if idle:

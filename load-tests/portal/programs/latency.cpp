@@ -28,14 +28,18 @@ double once_us(int fd, const std::string& request) {
   const uint64_t begun = now_ns();
   if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) die("send");
   Answer answer;
+  std::string refusal;
   while (!answer.done) {
     const ssize_t got = recv(fd, buffer, sizeof buffer, 0);
     if (got <= 0) die("the answer broke off");
-    answer.feed({buffer, static_cast<size_t>(got)}, [](std::string_view) {});
-    if (answer.broken || (answer.status && answer.status != 200)) {
-      fprintf(stderr, "answered %d\n", answer.status);
-      exit(1);
-    }
+    answer.feed({buffer, static_cast<size_t>(got)}, [&](std::string_view piece) {
+      if (answer.status != 200) refusal += piece;
+    });
+    if (answer.broken) die("the answer is not HTTP as we know it");
+  }
+  if (answer.status != 200) {
+    fprintf(stderr, "answered %d: %s\n", answer.status, refusal.c_str());
+    exit(1);
   }
   return (now_ns() - begun) / 1000.0;
 }

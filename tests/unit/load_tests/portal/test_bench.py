@@ -3,9 +3,12 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -29,6 +32,14 @@ def peers() -> None:
         check_programs()
     except BenchFailed as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where a bench keeps its files; short, as there are unix sockets in it."""
+    path = Path(tempfile.mkdtemp(prefix="b-"))
+    yield path
+    shutil.rmtree(path)
 
 
 def left_over() -> list[str]:
@@ -88,8 +99,10 @@ def test_a_quick_run_measures_everything_and_leaves_nothing(tmp_path: Path) -> N
 @pytest.mark.prove
 @pytest.mark.usefixtures("peers")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
-def test_however_it_is_stopped_nothing_is_left(number: signal.Signals, status: int) -> None:
-    with subprocess.Popen(COMMAND, cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True) as bench:
+def test_however_it_is_stopped_nothing_is_left(number: signal.Signals, status: int, folder: Path) -> None:
+    with subprocess.Popen(
+        COMMAND, cwd=ROOT, env=environment(TMPDIR=str(folder)), stderr=subprocess.PIPE, text=True
+    ) as bench:
         assert bench.stderr is not None
         for line in bench.stderr:
             if "routes are right" in line:
@@ -97,7 +110,9 @@ def test_however_it_is_stopped_nothing_is_left(number: signal.Signals, status: i
         bench.send_signal(number)
         said = bench.stderr.read()
         assert bench.wait(30) == status
-    assert number == signal.SIGKILL or said.endswith("stopped; nothing is left running\n")
+    if number != signal.SIGKILL:
+        assert said.endswith("stopped; nothing is left running\n")
+        assert list(folder.iterdir()) == []
     for process in [psutil.Process(p.pid) for p in psutil.process_iter() if str(HERE) in " ".join(_line(p))]:
         process.wait(10)  # the kernel has told them; they need a moment to be gone
     assert left_over() == []

@@ -2,33 +2,18 @@
 
 import http.client
 import json
-import os
 import socket
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from portal import bodies, routes, subjects
-from portal.build import HERE, Programs, build
-from portal.machine import BenchFailed, Cores
+from portal import bodies, routes
+from portal.build import HERE, Programs
+from portal.machine import BenchFailed
 from portal.subjects import Subject
-
-CPU = min(os.sched_getaffinity(0))
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    return build(tmp_path_factory.mktemp("programs"))
-
-
-@pytest.fixture
-def direct(programs: Programs, tmp_path: Path) -> Iterator[Subject]:
-    with subjects.direct(programs.backend, tmp_path, Cores(proxy=CPU, load=CPU)) as subject:
-        yield subject
 
 
 def test_the_null_backend_tells_a_wrong_route(direct: Subject) -> None:
@@ -91,7 +76,7 @@ def test_the_latency_client_counts_only_right_answers(programs: Programs, direct
     said = json.loads(right.stdout)
     assert said["requests"] == 50
     assert 0 < said["p50_us"] <= said["p99_us"] <= said["max_us"]
-    assert (wrong.returncode, wrong.stderr) == (1, "answered 421\n")
+    assert (wrong.returncode, wrong.stderr) == (1, "answered 421: this body names another model\n\n")
 
 
 def test_the_peers_configurations_know_the_models_of_the_bench() -> None:
