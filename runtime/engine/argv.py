@@ -38,9 +38,14 @@ RESERVED_ARGS = frozenset(
         "--ssl-certfile",
         "--ssl-ca-certs",
         "--config",
+        *("--enable-log-requests", "--enable-log-outputs", "--logging-config", "--log-config-file"),
+        *("--kv-events-config", "--weight-transfer-config"),
     }
 )
-"""Set by the launcher, or at odds with an engine that is private to its host."""
+"""Set by the launcher, or at odds with an engine that is private to its host and whose logs hold no prompt."""
+
+NO_MEDIA = "none.invalid"
+"""A domain that no medium is at (RFC 6761): else a request could have the engine fetch any URL of the network."""
 
 QUIET_PATHS = "/health,/metrics,/v1/models"
 """Asked about every second; not worth a line each in the engine's log."""
@@ -86,6 +91,9 @@ _OURS = frozenset(
         # VLLM_SERVER_DEV_MODE opens unauthenticated admin routes on the port that clients reach.
         *("VLLM_SERVER_DEV_MODE", "VLLM_API_KEY", "VLLM_HOST_IP", "VLLM_PORT", "VLLM_CACHE_ROOT"),
         *("VLLM_NO_USAGE_STATS", "VLLM_DO_NOT_TRACK"),
+        *("VLLM_RPC_BASE_PATH", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
+        # They write answers, or whatever a file says, into the log.
+        *("VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "VLLM_LOGGING_CONFIG_PATH"),
     }
 )
 
@@ -138,6 +146,8 @@ def command_line(
         *traces,
         *("--shutdown-timeout", str(round(spec.drain_timeout_s))),
         *("--disable-access-log-for-endpoints", QUIET_PATHS),
+        # Before those of the spec, which may name domains: the last one counts.
+        *("--allowed-media-domains", NO_MEDIA),
         *platform_of(spec).args(spec),
         *spec.args,
     )
@@ -165,6 +175,13 @@ def environment(
 def _ours(dirs: EngineDirs, parent_pid: int) -> dict[str, str]:
     return {
         "VLLM_CACHE_ROOT": str(dirs.cache),
+        # Its processes speak to each other on unix sockets: in the working directory, which is private, not in /tmp.
+        # Relative, because the whole path of a unix socket must fit into 108 bytes.
+        "VLLM_RPC_BASE_PATH": ".",
+        # Of a machine with several addresses these would listen on the one that its name stands for.
+        "VLLM_HOST_IP": "127.0.0.1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "PYTHONUNBUFFERED": "1",

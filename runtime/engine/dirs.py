@@ -9,7 +9,7 @@ class EngineDirs:
     """Private to one replica: two live processes that share a compile cache corrupt it.
 
     `cache` becomes VLLM_CACHE_ROOT; `log` is the file that engine output is appended to; `run` is scratch, and the
-    engine's working directory.
+    engine's working directory, in which its processes have their sockets.
     """
 
     cache: Path
@@ -22,6 +22,10 @@ class EngineDirs:
         return self.cache.parent / "model-digests.json"
 
     def make(self) -> None:
-        """Create what is missing."""
-        for directory in (self.cache, self.log.parent, self.run):
+        """Create what is missing, and remove the sockets of an engine that was killed: nobody listens on them."""
+        for directory in (self.cache, self.log.parent):
             directory.mkdir(parents=True, exist_ok=True)
+        self.run.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in self.run.iterdir():
+            if left.is_socket():
+                left.unlink()

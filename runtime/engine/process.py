@@ -56,6 +56,7 @@ class EngineProcess:
                 stdout=write_end,
                 stderr=write_end,
                 start_new_session=True,
+                umask=0o077,  # sockets and files of an engine are its user's alone
             )
         except BaseException:
             os.close(read_end)

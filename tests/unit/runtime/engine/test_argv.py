@@ -1,4 +1,5 @@
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def test_the_whole_command_line() -> None:
         *("--otlp-traces-endpoint", "http://127.0.0.1:9/v1/traces"),
         *("--shutdown-timeout", "60"),
         *("--disable-access-log-for-endpoints", "/health,/metrics,/v1/models"),
+        *("--allowed-media-domains", "none.invalid"),
         *("--max-model-len", "512"),
     )
 
@@ -36,7 +38,11 @@ def test_by_default_it_runs_our_serve_without_the_working_directory_on_the_path(
 
 
 @pytest.mark.parametrize(
-    "arg", ["--port", "--port=80", "--served_model_name", "--hos", "--api-key", "--ssl-keyfile=x", "--config", "-asc"]
+    "arg",
+    [
+        *("--port", "--port=80", "--served_model_name", "--hos", "--api-key", "--ssl-keyfile=x", "--config", "-asc"),
+        *("--enable-log-requests", "--enable_log_outputs", "--log-config-file=x", "--kv-events-config"),
+    ],
 )
 def test_reserved_arguments_are_refused(arg: str) -> None:
     with pytest.raises(ValueError, match="is set by the launcher") as caught:
@@ -64,6 +70,11 @@ def test_other_arguments_pass(arg: str) -> None:
         ("LD_LIBRARY_PATH", False),
         ("VLLM_SERVER_DEV_MODE", False),
         ("VLLM_API_KEY", False),
+        ("VLLM_RPC_BASE_PATH", False),
+        ("NCCL_SOCKET_IFNAME", False),
+        ("GLOO_SOCKET_IFNAME", False),
+        ("VLLM_DEBUG_LOG_API_SERVER_RESPONSE", False),
+        ("VLLM_LOGGING_CONFIG_PATH", False),
         ("VLLM_CACHE_ROOT", False),
         ("TRACEPARENT", False),
         ("OTEL_EXPORTER_OTLP_HEADERS", False),
@@ -87,6 +98,10 @@ def test_nothing_of_the_host_leaks_into_an_engine() -> None:
         "TRANSFORMERS_OFFLINE": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CACHE_ROOT": "/c/cache",
+        "VLLM_RPC_BASE_PATH": ".",
+        "VLLM_HOST_IP": "127.0.0.1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "PYTHONUNBUFFERED": "1",
@@ -121,6 +136,17 @@ def test_a_choice_of_plugins_keeps_ours(chosen: str, result: str) -> None:
 def test_a_forbidden_variable_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="LD_AUDIT may not be set"):
         environment(spec(env={"LD_AUDIT": "x"}), DIRS, dict(os.environ), 1, None)
+
+
+def test_the_working_directory_is_private_and_a_killed_engines_sockets_are_removed(tmp_path: Path) -> None:
+    dirs = EngineDirs(cache=tmp_path / "cache", log=tmp_path / "log", run=tmp_path / "run")
+    dirs.make()
+    assert dirs.run.stat().st_mode & 0o777 == 0o700
+    (dirs.run / "core").write_text("kept")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(dirs.run / "left"))
+    dirs.make()
+    assert [path.name for path in dirs.run.iterdir()] == ["core"]
 
 
 def test_cache_kind_follows_the_mark_in_the_cache(tmp_path: Path) -> None:

@@ -145,3 +145,10 @@ def gone(process: psutil.Process) -> bool:
     except psutil.TimeoutExpired:
         return process.status() == psutil.STATUS_ZOMBIE
     return True
+
+
+async def test_what_an_engine_makes_is_its_users_alone(tmp_path: Path) -> None:
+    process = await spawn(tmp_path, "open('made', 'w').close()", Lines())
+    assert await process.wait() == 0
+    await process.clear()
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o600
