@@ -29,7 +29,7 @@ from runtime.contract import Stage
 from runtime.engine.cpu import Cpu
 from runtime.engine.cuda import Cuda
 from runtime.engine.platforms import Platform
-from scripts import bad_input
+from scripts import bad_input, failures
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTE = "*Written by `make reference` from the code; edit the code.*"
@@ -70,6 +70,7 @@ def pages() -> dict[str, str]:
         "stages.md": ("Stages of a start", _stages()),
         "policy.md": ("PrewarmPolicy", f"Every key, with its default.\n\n```yaml\n{EXAMPLE_POLICY}```"),
         "bad-input.md": ("Bad input", bad_input.page()),
+        "failures.md": ("Failures", failures.page()),
     }
     index = "\n".join(f"- [{title}]({name})" for name, (title, _) in bodies.items())
     bodies["README.md"] = ("Reference", index)

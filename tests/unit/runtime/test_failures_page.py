@@ -1,0 +1,144 @@
+"""Each row of docs/reference/failures.md, made to happen with the fake engine: cause, permanence and message agree."""
+
+import os
+import re
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.contract import EngineSpec, Failure, FailureCause, Golden, Stage
+from runtime.engine.ending import End, failed_start
+from runtime.engine.start import EngineDirs, EngineStart, StartFailed, utc_now
+from scripts.failures import ANY, ROWS, Row
+from tests.fakes.model import fake_command, make_model
+
+Make = Callable[[Path, pytest.MonkeyPatch], Awaitable[Failure]]
+SPOKEN = {"stage": "device_init", "code": 1}
+
+
+def start_of(root: Path, *, stuck_after_s: float = 300.0, **spec: Any) -> EngineStart:
+    fields = {"service": "test/chat", "served_names": ("test/chat",), "model": str(root / "model")} | spec
+    return EngineStart(
+        spec=EngineSpec(**fields),
+        start_id="h-1",
+        replica="test/chat/0",
+        dirs=EngineDirs(cache=root / "r" / "cache", log=root / "r" / "engine.log", run=root / "r" / "run"),
+        asked_at=utc_now(),
+        why="a test",
+        spans=None,
+        on_change=lambda _: None,
+        on_stage=lambda _: None,
+        stuck_after_s=stuck_after_s,
+        command=fake_command(),
+    )
+
+
+async def failing(start: EngineStart) -> Failure:
+    with pytest.raises(StartFailed) as caught:
+        await start.run()
+    return caught.value.failure
+
+
+def fails(spec: dict[str, Any] | None = None, **ways: Any) -> Make:
+    async def make(root: Path, _: pytest.MonkeyPatch) -> Failure:
+        make_model(root / "model", **ways)
+        return await failing(start_of(root, **(spec or {})))
+
+    return make
+
+
+def says(line: str) -> Make:
+    return fails(exit_at=SPOKEN | {"line": line})
+
+
+async def no_model(root: Path, _: pytest.MonkeyPatch) -> Failure:
+    return await failing(start_of(root))
+
+
+async def half_a_model(root: Path, _: pytest.MonkeyPatch) -> Failure:
+    (make_model(root / "model") / "config.json").unlink()
+    return await failing(start_of(root))
+
+
+async def no_directory(root: Path, _: pytest.MonkeyPatch) -> Failure:
+    make_model(root / "model")
+    (root / "r").write_text("in the way")
+    return await failing(start_of(root))
+
+
+async def oom_killed(root: Path, _: pytest.MonkeyPatch) -> Failure:
+    """The kernel's count is made up: tests/engine has it counted by a real cgroup."""
+
+    return failed_start(End(-signal.SIGKILL, (), root / "engine.log", 1), Stage.COMPILE).at(utc_now())
+
+
+async def stuck(root: Path, monkeypatch: pytest.MonkeyPatch) -> Failure:
+    monkeypatch.setattr("runtime.engine.watch.SAMPLE_S", 0.1)
+    make_model(root / "model", hang_at="warm_up")
+    return await failing(start_of(root, stuck_after_s=1.0))
+
+
+async def learned_otherwise(root: Path, _: pytest.MonkeyPatch) -> Failure:
+    make_model(root / "model")
+    first = start_of(root)
+    engine = await first.run()
+    await engine.stop(0)
+    key = first.record.golden_key
+    assert key is not None
+    return await failing(start_of(root, golden=Golden(learned={key: (1, 2)})))
+
+
+async def died(root: Path, _: pytest.MonkeyPatch) -> Failure:
+    make_model(root / "model", crash_after_s=0.2)
+    return await (await start_of(root).run()).wait()
+
+
+async def frozen(root: Path, monkeypatch: pytest.MonkeyPatch) -> Failure:
+    monkeypatch.setattr("runtime.engine.running.PROBE_S", 0.1)
+    monkeypatch.setattr("runtime.engine.progress.STOPPED_AFTER_S", 0.3)
+    make_model(root / "model")
+    engine = await start_of(root).run()
+    os.kill(engine.pid, signal.SIGSTOP)
+    return await engine.wait()
+
+
+MAKERS: dict[str, Make] = {
+    "bad model path": no_model,
+    "a file of the model missing, cut short or unreadable": half_a_model,
+    "unsupported architecture or model type": says("ValueError: Model architectures ['X'] are not supported for now."),
+    "arguments that vLLM does not take": says("vllm: error: unrecognized arguments: --x"),
+    "an argument or variable that is the launcher's": fails({"args": ("--port=1",)}),
+    "no directory, process or file to be had (full disk, limits)": no_directory,
+    "port taken": says("OSError: [Errno 98] Address already in use"),
+    "no compiler": says("RuntimeError: Worker failed with error 'InvalidCxxCompiler: No working C++ compiler found'"),
+    "no memory, told by the engine": says("MemoryError: no more"),
+    "no memory, ended by the kernel": oom_killed,
+    "killed": fails(exit_at={"stage": "device_init", "signal": "SIGKILL"}),
+    "any other end of a start": says("RuntimeError: of no known kind"),
+    "stuck": stuck,
+    "too slow": fails({"start_timeout_s": 1.0}, hang_at="warm_up"),
+    "another model answers": fails(served=["other"]),
+    "golden prompt fails": fails(no_token_ids=True),
+    "golden answer wrong: other tokens than the policy declares": fails({"golden": Golden(tokens=(1, 2))}),
+    "golden answer wrong: other tokens than an earlier start of the same weights gave": learned_otherwise,
+    "golden answer wrong: two answers at temperature 0 differ": fails(flaky_golden=True),
+    "died after it was ready": died,
+    "frozen after it was ready": frozen,
+}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.failure for row in ROWS])
+async def test_a_row(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.engine.watch.DYING_S", 0.1)
+    failure = await MAKERS[row.failure](tmp_path, monkeypatch)
+    assert (failure.cause, failure.permanent) == (row.cause, row.permanent)
+    pattern = ".+".join(re.escape(part) for part in row.message.split(ANY))
+    assert re.fullmatch(pattern, failure.message), failure.message
+
+
+def test_every_cause_has_a_row_and_every_row_happens() -> None:
+    assert {row.cause for row in ROWS} == set(FailureCause) - {FailureCause.HOST_LOST}
+    assert {row.failure for row in ROWS} == set(MAKERS)
