@@ -46,16 +46,36 @@ class EngineContainer:
 
 def main_container(containers: Sequence[Container], document: Document, path: Path, findings: Findings) -> Layer | None:
     """The one named kserve-container; the others are reported as ignored."""
+    return _main(containers, [container.name == MAIN for container in containers], document, path, findings)
+
+
+def own_container(containers: Sequence[Container], document: Document, path: Path, findings: Findings) -> Layer | None:
+    """The main one of a predictor without a model: KServe names so the only one, or a first one without a name."""
+    only = len(containers) == 1 or not containers[0].name
+    return _main(
+        containers,
+        [index == 0 if only else c.name == MAIN for index, c in enumerate(containers)],
+        document,
+        path,
+        findings,
+    )
+
+
+def _main(
+    containers: Sequence[Container], chosen: Sequence[bool], document: Document, path: Path, findings: Findings
+) -> Layer | None:
     found: Layer | None = None
     for index, container in enumerate(containers):
         here = (*path, index)
-        if container.name == MAIN and found is None:
+        if chosen[index] and found is None:
             found = Layer(container, document, here)
         elif container.name == MAIN:
             findings.error(*document.where(here), f"a second container is named {MAIN}", "Remove one of them.")
         else:
             fix = f"Only {MAIN} is run."
-            findings.warning(*document.where(here), f"local mode ignores container {quoted(container.name)}", fix)
+            findings.warning(
+                *document.where(here), f"local mode ignores container {quoted(container.name or index)}", fix
+            )
     if found is None:
         findings.error(*document.where(path), f"no container is named {MAIN}", f"Name the engine's container {MAIN}.")
     return found

@@ -90,7 +90,7 @@ class Container(ContainerFields):
     """A container of a runtime or of a custom predictor."""
 
     kind_in_cluster: ClassVar[str] = "V1Container"
-    name: str
+    name: str | None = None
 
 
 class ModelFormat(Strict):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from activator_ext.adapters.local import policies
-from activator_ext.adapters.local.containers import EngineContainer, Layer, main_container, merge
+from activator_ext.adapters.local.containers import MAIN, EngineContainer, Layer, main_container, merge, own_container
 from activator_ext.adapters.local.documents import Document, Where, Word
 from activator_ext.adapters.local.durations import seconds
 from activator_ext.adapters.local.engine_args import EngineArgs, parse
@@ -87,8 +87,12 @@ def _layers(entry: ServiceObject, around: Surroundings, findings: Findings) -> t
         findings.error(*document.where(_PREDICTOR), "it has neither model nor containers", fix)
         return ()
     if predictor.model is None:
-        custom = main_container(predictor.containers, document, (*_PREDICTOR, "containers"), findings)
+        custom = own_container(predictor.containers, document, (*_PREDICTOR, "containers"), findings)
         return (custom,) if custom else ()
+    if any(container.name == MAIN for container in predictor.containers):
+        where = document.where((*_PREDICTOR, "containers"))
+        findings.error(*where, f"KServe takes no model beside a container named {MAIN}", "Remove one of the two.")
+        return ()
     if predictor.containers:
         where = document.where((*_PREDICTOR, "containers"))
         findings.warning(*where, "local mode ignores containers beside the model's", "The runtime's container is run.")

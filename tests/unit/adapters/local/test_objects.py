@@ -86,6 +86,11 @@ SERVICE_FINDINGS = {
         service(model="env: [{name: VLLM_X, value: no}]\n"),
         "f.yaml:10: error: spec.predictor.model.env[0].value: 'no' is read as false. Write it in quotes: \"no\".",
     ),
+    "a container of a predictor beside its model": (
+        service(predictor="containers: [{name: kserve-container, image: x}]\n"),
+        "f.yaml:7: error: spec.predictor.containers: KServe takes no model beside a container named kserve-container."
+        " Remove one of the two.",
+    ),
     "an octal number": (
         service(predictor="maxReplicas: 010\n"),
         "f.yaml:7: warning: spec.predictor.maxReplicas: '010' is read as 8, an octal number."

@@ -7,7 +7,7 @@ from activator_ext.adapters.local.manifests import load
 from activator_ext.core.model import Bounds
 from runtime.contract import EngineSpec
 from runtime.engine.argv import allowed_env
-from tests.unit.adapters.local.build import RUNTIME, Files, policy, service
+from tests.unit.adapters.local.build import RUNTIME, Files, custom, policy, service
 
 LOADS = "it decides which code every process of the engine loads"
 ENV = {
@@ -215,3 +215,12 @@ def test_on_cuda_a_gpu_that_is_asked_for_needs_no_word(files: Files) -> None:
     loaded = load([files.yaml], {"models": files.models}, "cuda")
     assert not any("gpu" in finding.key for finding in loaded.findings)
     assert [s.spec.platform for s in loaded.services] == ["cuda"]
+
+
+@pytest.mark.parametrize("name", ["name: custom", "workingDir:"])
+def test_the_only_container_of_a_predictor_is_the_engine_s_whatever_its_name(files: Files, name: str) -> None:
+    """As in KServe, whose webhook gives it the name; a null is an absent key."""
+    text = custom("command: [vllm, serve, /mnt/models]").replace("name: kserve-container", name)
+    loaded = files.load(f=text)
+    assert loaded.findings == ()
+    assert len(loaded.services) == 1
