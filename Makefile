@@ -35,8 +35,8 @@ fmt: setup ## Rewrite the files in the project's style
 type: setup ## mypy --strict
 	@$(BIN)/mypy
 
-prove: setup ## The long proofs on real engines
-	@$(BIN)/pytest -m prove
+prove: setup ## The long proofs, and the table of what they showed (about an hour; ARGS=--help)
+	@$(BIN)/python -m scripts.prove $(ARGS)
 
 .PHONY: bench-portal
 bench-portal: setup ## The portal against HAProxy and Caddy, about 6 minutes (ARGS=--quick: one; ARGS=--help)
