@@ -149,6 +149,9 @@ def hold_plans(
         lead = timedelta(seconds=lead_s)
         ready_by = hold.ready_by or hold.created_at + lead
         since = _asked_at(asked, DemandKind.HOLD, hold.id, ready_by) or max(hold.created_at, ready_by - lead)
+        if hold.ready_by is None:
+            # Wanted from its making on, also where the clock was set back to before it.
+            since = min(since, now)
         reason = _hold_reason(hold, now, lead_s)
         demand = Demand(DemandKind.HOLD, hold.replicas, since, hold.until, reason, hold.ready_by)
         yield Planned(demand, hold.id, ready_by)

@@ -354,3 +354,11 @@ def test_hold_plans(given: Hold, asked: tuple[Asked, ...], expect: Planned) -> N
 
 def test_an_expired_hold_is_no_demand() -> None:
     assert list(hold_plans(NOW, (hold(until=0),), lead, ())) == []
+
+
+def test_a_hold_stands_though_the_clock_was_set_back_to_before_it() -> None:
+    earlier = at(-3600)
+    (planned,) = hold_plans(earlier, (hold(),), lead, ())
+    assert planned.demand.since == earlier
+    (announced,) = hold_plans(earlier, (hold(ready_by=900),), lead, ())
+    assert announced.demand.since > earlier
