@@ -38,8 +38,11 @@ class Progress:
         """A new stage, or a log line that says something."""
         self._alive_s = max(self._alive_s, now_s)
 
-    def sample(self, now_s: float, vitals: Vitals) -> None:
-        """What the group has used up to now."""
+    def sample(self, now_s: float, vitals: Vitals | None) -> None:
+        """What the group has used up to now; None, not known, is no reason to end anything."""
+        if vitals is None:
+            self.sign(now_s)
+            return
         if self._sample is not None and now_s > self._sample[0]:
             before_s, before = self._sample
             if at_work(before, vitals, now_s - before_s):
@@ -75,8 +78,15 @@ class Pulse:
         self._answered_s = self._running_s = self._worked_s = now_s
         self._sample: tuple[float, Vitals] | None = None
 
-    def beat(self, now_s: float, *, answered: bool, vitals: Vitals) -> Frozen | None:
-        """Take one probe; why it is frozen, None while it is not known to be."""
+    def beat(self, now_s: float, *, answered: bool, vitals: Vitals | None) -> Frozen | None:
+        """Take one probe; why it is frozen, None while it is not known to be.
+
+        Where nothing is known of its processes, the fault may be on our side: the time begins anew.
+        """
+        if vitals is None:
+            self._answered_s = self._running_s = self._worked_s = now_s
+            self._sample = None
+            return None
         if answered:
             self._answered_s = now_s
         if vitals.stopped is None:

@@ -21,10 +21,21 @@ class Vitals:
     stopped: int | None = None
 
 
-def vitals_of(pgid: int) -> Vitals:
-    """What the living processes of the group (or session, for those that made a group of their own) have used."""
+def vitals_of(pgid: int) -> Vitals | None:
+    """What the living processes of the group (or session, for those that made a group of their own) have used.
+
+    None: nobody could be looked at; nobody lives, or this process has no descriptor left to look with.
+    """
+    try:
+        members = tuple(_members(pgid))
+    except OSError:
+        return None
+    return _sum(members) if members else None
+
+
+def _sum(members: tuple[tuple[int, list[str]], ...]) -> Vitals:
     cpu_s, read_bytes, stopped = 0.0, 0, None
-    for pid, fields in _members(pgid):
+    for pid, fields in members:
         # Ended children's time is their parent's from then on: it stays counted.
         cpu_s += sum(int(ticks) for ticks in fields[11:15]) / _TICKS_PER_S
         read_bytes += _read_bytes(pid)

@@ -87,6 +87,15 @@ def test_a_ready_engine_is_frozen(
     assert words in ("" if found is None else found.text)
 
 
+def test_what_cannot_be_looked_at_is_neither_stuck_nor_frozen() -> None:
+    progress, pulse = Progress(0.0, PATIENCE_S), Pulse(0.0)
+    for now in range(5, 600, 5):
+        progress.sample(float(now), None)
+        assert not progress.stuck(now)
+        assert pulse.beat(float(now), answered=False, vitals=None) is None
+    assert pulse.beat(600.0, answered=False, vitals=vitals()) is None
+
+
 def test_one_answer_begins_the_time_anew() -> None:
     pulse = Pulse(0.0)
     for now in range(5, 200, 5):

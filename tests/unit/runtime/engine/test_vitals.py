@@ -1,5 +1,6 @@
 """Signs of life of real processes."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -25,7 +26,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
 def until(pid: int, what: str, more_than: float) -> Vitals:
     def reached() -> Vitals | None:
         found = vitals_of(pid)
-        return found if getattr(found, what) > more_than else None
+        return found if found is not None and getattr(found, what) > more_than else None
 
     return wait_for(reached, within_s=20, saying=f"{what} over {more_than}")
 
@@ -66,8 +67,21 @@ def test_reading_is_counted(group: subprocess.Popen[bytes]) -> None:
 @pytest.mark.parametrize("group", ["import time; time.sleep(600)"], indirect=True)
 def test_a_stopped_process_is_seen(group: subprocess.Popen[bytes]) -> None:
     os.kill(group.pid, signal.SIGSTOP)
-    assert wait_for(lambda: vitals_of(group.pid).stopped, within_s=10, saying="stopped") == group.pid
+
+    def stopped() -> int | None:
+        found = vitals_of(group.pid)
+        return None if found is None else found.stopped
+
+    assert wait_for(stopped, within_s=10, saying="stopped") == group.pid
 
 
-def test_nobody_has_none() -> None:
-    assert vitals_of(2**22 + 1) == Vitals(0.0, 0, None)
+def test_of_nobody_nothing_is_known() -> None:
+    assert vitals_of(2**22 + 1) is None
+
+
+def test_without_a_descriptor_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "scandir", none_left)
+    assert vitals_of(os.getpgid(0)) is None
