@@ -190,6 +190,13 @@ ROWS: tuple[Row, ...] = (
         permanent=False,
         message=f"the engine is frozen: {ANY}; it was ended, and another takes its place when wanted{_LOG}",
     ),
+    Row(
+        "the host ended",
+        "another host answers in its place; the kernel ended its engines with it",
+        FailureCause.HOST_LOST,
+        permanent=False,
+        message=f"the host {ANY} ended, and its engines with it; {ANY} takes its place",
+    ),
 )
 
 
@@ -209,6 +216,8 @@ def _cells() -> Iterator[tuple[str, ...]]:
 
 def _waits(row: Row) -> Iterable[str]:
     failure = Failure(cause=row.cause, message="", at=datetime(2026, 1, 1, tzinfo=UTC), permanent=row.permanent)
+    if row.cause is FailureCause.HOST_LOST:
+        return ["at once: a new host knows of no failure"]
     waits = [wait_s(failure, in_row) for in_row in range(1, SHOWN_TRIES + 1)]
     if len(set(waits)) == 1:
         return [f"{waits[0]:.0f} s"]

@@ -247,6 +247,8 @@ class Controller:
         if self.world.host is not None and self.world.host.host != view.host:
             self.say(None, "host", f"host {view.host} replaces {self.world.host.host}")
         try:
+            if self.world.host is not None and self.world.host.host != view.host:
+                self._learner.host_lost(self.world, self._clock(), view.host)
             self._learner.learn(self.world, view, self.decision)
         except HistoryError as error:
             # What could not be kept is still in the host's view, and tried again with the next.

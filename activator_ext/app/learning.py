@@ -9,7 +9,7 @@ from activator_ext.app.world import World
 from activator_ext.core.model import Decision, DemandKind, LeadSample, ServiceId, StartKind, Warmth
 from activator_ext.core.patience import stuck_after_s
 from activator_ext.core.warmth import best_warmth
-from runtime.contract import Failure, HostView, Mark, Stage, StartRecord
+from runtime.contract import Failure, FailureCause, HostView, Mark, Stage, StartRecord
 
 NEWEST_STARTS = 10
 """Starts that tell how long the next one may show no sign of life."""
@@ -72,6 +72,22 @@ class Learner:
             if self._seen.get(start.id) != start:
                 self._note(world, start, decision)
         self._seen = {start.id: start for start in view.starts}
+
+    def host_lost(self, world: World, now: datetime, by: str) -> None:
+        """Another host (`by`) is there in place of the one last seen: what that one started and kept has ended."""
+        if world.host is None:
+            return
+        kept = {replica.start_id for service in world.host.services for replica in service.replicas}
+        lost = Failure(
+            cause=FailureCause.HOST_LOST,
+            message=f"the host {world.host.host} ended, and its engines with it; {by} takes its place",
+            at=now,
+        )
+        for start in world.host.starts:
+            if start.outcome is None:
+                self._note(world, start.model_copy(update={"outcome": "failed", "failure": lost}), None)
+            elif start.outcome == "ready" and start.ended is None and start.id in kept:
+                self._note(world, start.model_copy(update={"ended": lost}), None)
 
     def note_lateness(self, now: datetime, world: World, decision: Decision) -> None:
         """Say once of each announced minute that passes without a warm replica."""

@@ -109,6 +109,26 @@ async def test_a_ready_engine_that_dies_idle_stays_away(bench: Bench) -> None:
     assert bench.host.orders[-1].replicas == 0
 
 
+@pytest.mark.parametrize(("ready", "outcome"), [(False, "failed"), (True, "ready")])
+async def test_what_a_lost_host_held_has_ended(bench: Bench, ready: bool, outcome: str) -> None:
+    bench.requests(waiting=1)
+    await bench.tick()
+    if ready:
+        await bench.ready(30.0)
+    bench.host = bench.controller._host = FakeHost(bench.now, "host-b")
+    bench.requests(waiting=1)
+    for _ in range(3):
+        await bench.tick(1.0)
+    assert len([text for text in bench.said if "host-a ended" in text]) == 1
+    assert counted(bench, "host-lost")
+    first = bench.history.starts(CHAT, 10)[-1]
+    assert first.outcome == outcome
+    kept = bench.history.last_failure(CHAT)
+    assert kept is not None
+    assert kept.cause is FailureCause.HOST_LOST
+    assert bench.host.orders[-1].replicas == 1
+
+
 @pytest.mark.parametrize(
     ("longest_s", "outcome", "expect"),
     [(None, "ready", STUCK_AFTER_S), (50.0, "ready", 100.0), (5.0, "ready", 60.0), (50.0, "failed", STUCK_AFTER_S)],
