@@ -17,6 +17,7 @@ from activator_ext.app.views import ServiceStatus
 from activator_ext.app.world import QUEUE_STALE, World
 from activator_ext.core.decide import decide
 from activator_ext.core.model import Decision, DemandKind, Floor, LeadSample, Reason, ReasonCode, ServiceId, State
+from activator_ext.core.visible import visible
 from runtime.contract import STUCK_AFTER_S, EngineSpec, HostEvents, HostView, Lease, PortalReport, ServiceOrder
 
 # Events that come within this time are answered by one decision.
@@ -131,7 +132,8 @@ class Controller:
         self._wanted.set()
 
     def say(self, service: ServiceId | None, kind: str, text: str, reason: Reason | None = None) -> None:
-        """Record an event and tell it to whoever watches this process."""
+        """Record an event and tell it to whoever watches this process; `text` may hold what others wrote."""
+        text = visible(text)
         try:
             self._history.add_event(self._clock(), service, kind, text, reason)
         except HistoryError as error:

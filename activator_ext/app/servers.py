@@ -10,6 +10,8 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from activator_ext.app.api.connection import connection_options
+
 
 class AddressTaken(Exception):
     """The address cannot be listened on; the message names it and the option that changes it."""
@@ -19,8 +21,12 @@ class Server(uvicorn.Server):
     """A uvicorn server on a socket that is already bound; signals stay with `up`, which stops things in order."""
 
     def __init__(self, app: FastAPI, bound: socket.socket) -> None:
+        # Of the unix socket only our own processes know; the other end of a TCP connection may be anybody here.
+        options = {} if bound.family == socket.AF_UNIX else connection_options()
         super().__init__(
-            uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+            uvicorn.Config(
+                app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2, **options
+            )
         )
         self._bound = bound
         self._task: asyncio.Task[None] | None = None

@@ -29,6 +29,7 @@ from activator_ext.app.routes import RouteFeed
 from activator_ext.app.servers import AddressTaken, Server, address_of, bind_tcp, bind_unix, loopback
 from activator_ext.app.state_dir import StateDir, StateDirBusy
 from activator_ext.app.streams import tell
+from activator_ext.core.visible import visible_lines
 from runtime.contract import Lease
 
 VERSION = version("pilotlight")
@@ -80,7 +81,7 @@ def up(
 
 def say(text: str) -> None:
     """One line to whoever watches this process."""
-    tell(f"{datetime.now().astimezone():%H:%M:%S} {text}")
+    tell(f"{datetime.now().astimezone():%H:%M:%S} {visible_lines(text)}")
 
 
 class _Up:
@@ -101,6 +102,15 @@ class _Up:
         self._listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         if port and (host, port) == loopback(api_listen, "--api-listen"):
             raise AddressTaken(f"--listen and --api-listen are both {self._listen}: give each a port of its own")
+        self._portal_child = Child(
+            "portal",
+            _portal_argv(directory, self._listen),
+            log=directory.logs / "portal.log",
+            socket=directory.portal_socket,
+        )
+        if not self._portal_child.listens():
+            # Asked before anything is begun or adopted: an engine that an `up` left is not ended for a taken port.
+            bind_tcp(self._listen, "--listen").close()
         self._stopped = asyncio.Event()
         self._hurried = asyncio.Event()
         self._api_socket = bind_tcp(api_listen, "--api-listen")
@@ -143,12 +153,6 @@ class _Up:
             _host_argv(directory, engine_command),
             log=directory.logs / "host.log",
             socket=directory.host_socket,
-        )
-        self._portal_child = Child(
-            "portal",
-            _portal_argv(directory, self._listen),
-            log=directory.logs / "portal.log",
-            socket=directory.portal_socket,
         )
 
     async def run(self, loaded: Loaded, faults: LoopFaults) -> int:

@@ -10,6 +10,7 @@ from pydantic import AwareDatetime
 from activator_ext.app.api.docs_page import CONTENT_SECURITY_POLICY, docs_page
 from activator_ext.app.api.errors import ErrorView, NotFound, add_error_handlers
 from activator_ext.app.api.guard import LOOPBACK_HOSTS, Guard
+from activator_ext.app.api.limits import Limits
 from activator_ext.app.views import (
     ControllerFacade,
     EventView,
@@ -30,7 +31,11 @@ of the file `token` in the state directory. Refusals are `{"error": {"code", "me
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     401: {"model": ErrorView, "description": "No or another token."},
     403: {"model": ErrorView, "description": "A Host header that does not name this API."},
+    408: {"model": ErrorView, "description": "The body did not come whole in time."},
+    413: {"model": ErrorView, "description": "The body is too large."},
+    414: {"model": ErrorView, "description": "Path and query are too long."},
     422: {"model": ErrorView, "description": "A field that cannot be read; the message names it."},
+    503: {"model": ErrorView, "description": "The history cannot be used now; ask again."},
 }
 _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": ErrorView, "description": "There is none of that name."}}
 _INVALID: dict[int | str, dict[str, Any]] = {400: {"model": ErrorView, "description": "It cannot be carried out."}}
@@ -51,6 +56,8 @@ def build_api(
     if not token:
         raise ValueError("an empty token would open the API to everybody: make one first")
     app = FastAPI(title="Pilotlight", version=version, description=_DESCRIPTION, docs_url=None, redoc_url=None)
+    # The last one added is asked first: who may not speak is not listened to for long.
+    app.add_middleware(Limits)
     app.add_middleware(Guard, token=token, hosts=hosts)
     add_error_handlers(app)
     _add_health(app, facade)

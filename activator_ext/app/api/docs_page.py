@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 """The page loads nothing; the browser is told to hold it to that."""
 
 _STYLE = """

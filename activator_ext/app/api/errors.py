@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from activator_ext.adapters.history import HistoryError
 from activator_ext.app.views import HoldRequest, InvalidRequest, UnknownService
+from activator_ext.core.visible import visible
 
 
 class ErrorDetail(BaseModel):
@@ -40,9 +41,14 @@ _HINTS: Mapping[str, str] = {
 }
 
 
+_SHOWN = 80
+"""Characters of a value that a message repeats."""
+
+
 def error_response(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """One refusal."""
-    content = ErrorView(error=ErrorDetail(code=code, message=message)).model_dump()
+    # The message may repeat what was sent, half a surrogate included, which no JSON can be encoded with.
+    content = ErrorView(error=ErrorDetail(code=code, message=visible(message))).model_dump()
     return JSONResponse(content, status_code=status, headers=headers)
 
 
@@ -72,6 +78,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
         messages = {
+            400: ("invalid-body", "the body cannot be read: send one flat JSON object, in UTF-8"),
             404: ("no-such-path", f"there is no {request.url.path}; /docs lists the paths"),
             405: ("no-such-method", f"{request.url.path} does not take {request.method}; /docs lists the methods"),
         }
@@ -90,6 +97,12 @@ def _sentence(error: Mapping[str, Any]) -> str:
     # The location of broken JSON ends in the offset of the break, an integer.
     where = ".".join(str(part) for part in error["loc"])
     given = error.get("input")
-    got = f", got {given!r}" if isinstance(given, str | int | float) and kind != "extra_forbidden" else ""
+    got = f", got {_clipped(given)}" if isinstance(given, str | int | float) and kind != "extra_forbidden" else ""
     hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
     return f"{where}: {error['msg']}{got}{hint}"
+
+
+def _clipped(given: object) -> str:
+    """A value as it was sent, so much of it that it is known again."""
+    text = repr(given)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,8 +1,11 @@
-"""Who may speak to the API: the right Host header against DNS rebinding, then the bearer token."""
+"""Who may speak to the API: the right Host header against DNS rebinding, then the bearer token.
+
+A page of another site gets nothing: it cannot know the token, and no answer allows it to read (no CORS header).
+"""
 
 import hmac
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from activator_ext.app.api.errors import error_response
 
@@ -36,6 +39,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         host = _single_header(scope, b"host").decode("latin-1")
+        send = _hardened(send)
         if _without_port(host) not in self._hosts:
             names = ", ".join(sorted(self._hosts))
             message = f"the Host header {host!r} does not name this API, which answers to {names}"
@@ -49,6 +53,26 @@ class Guard:
     def _knows_token(self, scope: Scope) -> bool:
         scheme, _, given = _single_header(scope, b"authorization").partition(b" ")
         return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), self._token)
+
+
+def _hardened(send: Send) -> Send:
+    """Answers say that no page of another site may embed, frame or reinterpret them, and no cache keep them."""
+
+    async def hardened(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *_HEADERS]
+        await send(message)
+
+    return hardened
+
+
+_HEADERS = (
+    (b"cache-control", b"no-store"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+)
 
 
 def _single_header(scope: Scope, name: bytes) -> bytes:

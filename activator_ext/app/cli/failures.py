@@ -7,6 +7,7 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from activator_ext.app.cli.times import TimeError
+from activator_ext.core.visible import visible_lines
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -24,7 +25,7 @@ def told(command: Callable[_P, _T]) -> Callable[_P, _T]:
         try:
             return command(*args, **kwargs)
         except CliError as error:
-            typer.echo(f"error: {error}", err=True)
+            typer.echo(f"error: {visible_lines(str(error))}", err=True)
             raise typer.Exit(1) from error
         except TimeError as error:
             raise typer.BadParameter(str(error)) from error

@@ -12,12 +12,13 @@ from pydantic import ValidationError
 
 from activator_ext.app.cli.client import ApiClient
 from activator_ext.app.cli.failures import CliError
-from activator_ext.app.cli.render import clock, hold_line, holds_table, printable, progress_line
+from activator_ext.app.cli.render import clock, hold_line, holds_table, progress_line
 from activator_ext.app.cli.terminal import console, local_zone, now
 from activator_ext.app.cli.times import parse_duration, parse_instant, parse_zone
 from activator_ext.app.streams import interruptible
 from activator_ext.app.views import HoldRequest, HoldView, ServiceStatus
 from activator_ext.core.model import ServiceId, Warmth
+from activator_ext.core.visible import visible
 
 WAIT_EVERY_S = 0.5
 """How often `prewarm --wait` asks how far the start is."""
@@ -114,7 +115,7 @@ def _refuse(status: ServiceStatus, hold: HoldView, at: datetime, zone: ZoneInfo)
     failure = status.last_failure
     if failure is not None and failure.at >= hold.created_at:
         raise CliError(
-            f"the start failed: {printable(failure.message)}; hold {hold.id} stays until "
+            f"the start failed: {visible(failure.message)}; hold {hold.id} stays until "
             f"{clock(hold.until, zone, at)} and is tried again (`pilotlight status {status.service}`)"
         )
     if at >= hold.until:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from activator_ext.app.views import EventView, HoldView, PreviewView, ServiceStatus
 from activator_ext.core.model import Warmth
+from activator_ext.core.visible import visible
 from runtime.contract import StartRecord
 
 _STYLES = {
@@ -27,10 +28,10 @@ def services_table(services: Iterable[ServiceStatus], zone: ZoneInfo, now: datet
     table = _table("service", "warmth", "floor", "why", "next warm", "lead time", right=("floor", "lead time"))
     for each in services:
         table.add_row(
-            Text(printable(each.service)),
+            Text(visible(each.service)),
             _warmth(each, now),
             Text(str(each.floor)),
-            Text(printable(each.reason.text)),
+            Text(visible(each.reason.text)),
             Text(clock(each.next_warm_at, zone, now)),
             Text(duration(each.lead_time_s)),
         )
@@ -43,7 +44,7 @@ def service_detail(status: ServiceStatus, zone: ZoneInfo, now: datetime) -> Tabl
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, fact in _facts(status, zone, now):
-        table.add_row(Text(name), fact if isinstance(fact, Text) else Text(printable(fact)))
+        table.add_row(Text(name), fact if isinstance(fact, Text) else Text(visible(fact)))
     return table
 
 
@@ -56,13 +57,13 @@ def starts_table(starts: Iterable[StartRecord], zone: ZoneInfo, now: datetime) -
         if each.failure is not None:
             outcome = f"{outcome}: {each.failure.cause.value}"
         table.add_row(
-            Text(printable(each.id)),
+            Text(visible(each.id)),
             Text(clock(asked, zone, now)),
             Text(each.kind.value),
             Text(outcome, style={"ready": "green", "failed": "red"}.get(each.outcome or "", "")),
             Text("-" if each.ready_s is None else f"{each.ready_s:.1f} s"),
             Text("-" if each.attributed is None else f"{each.attributed:.0%}"),
-            Text(printable(each.why)),
+            Text(visible(each.why)),
         )
     return table
 
@@ -72,13 +73,13 @@ def holds_table(holds: Iterable[HoldView], zone: ZoneInfo, now: datetime) -> Tab
     table = _table("hold", "service", "replicas", "state", "ready by", "until", "reason", right=("replicas",))
     for each in holds:
         table.add_row(
-            Text(printable(each.id)),
-            Text(printable(each.service)),
+            Text(visible(each.id)),
+            Text(visible(each.service)),
             Text(str(each.replicas)),
             Text(each.state, style="green" if each.state == "active" else ""),
             Text("soonest" if each.ready_by is None else clock(each.ready_by, zone, now)),
             Text(clock(each.until, zone, now)),
-            Text(printable(each.reason)),
+            Text(visible(each.reason)),
         )
     return table
 
@@ -87,9 +88,9 @@ def preview_table(preview: PreviewView) -> Table:
     """`pilotlight preview SERVICE`, in each schedule's own zone; clock changes are marked."""
     table = _table("warm from", "until", "replicas", "why", right=("replicas",))
     for each in preview.windows:
-        why = Text(printable(each.source))
+        why = Text(visible(each.source))
         if each.dst is not None:
-            why.append(f"\nDST: {printable(each.dst)}", style="yellow")
+            why.append(f"\nDST: {visible(each.dst)}", style="yellow")
         table.add_row(Text(each.local_ready_by), Text(each.local_until), Text(str(each.replicas)), why)
     return table
 
@@ -107,14 +108,14 @@ def event_line(event: EventView, zone: ZoneInfo) -> str:
     """`2026-11-30 09:00:01  team-a/chat  floor  floor 0 → 1: 1 waiting, 0 running`."""
     at = f"{event.at.astimezone(zone):%Y-%m-%d %H:%M:%S}"
     why = f": {event.reason.text}" if event.reason is not None and event.reason.text not in event.text else ""
-    return printable(f"{at}  {event.service or '-'}  {event.kind}  {event.text}{why}")
+    return visible(f"{at}  {event.service or '-'}  {event.kind}  {event.text}{why}")
 
 
 def hold_line(hold: HoldView, zone: ZoneInfo, now: datetime) -> str:
     """What `pilotlight prewarm` says once the hold stands."""
     ready = "as soon as possible" if hold.ready_by is None else f"by {clock(hold.ready_by, zone, now)}"
     count = f"{hold.replicas} {'replica' if hold.replicas == 1 else 'replicas'}"
-    return printable(
+    return visible(
         f"hold {hold.id}: {count} of {hold.service} ready {ready}, until {clock(hold.until, zone, now)}; "
         f"end it earlier with `pilotlight holds --release {hold.id}`"
     )
@@ -152,11 +153,6 @@ def duration(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     parts = [(hours, "h"), (minutes, "min"), (0 if hours else rest, "s")]
     return " ".join(f"{count} {unit}" for count, unit in parts if count)
-
-
-def printable(text: str) -> str:
-    """Control characters written out, so that a log line or a note cannot draw on the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 # What is copied (ids) or read at a glance (instants, numbers) stays in one piece; sentences give way.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from textwrap import wrap
 
-from activator_ext.app.cli.render import printable
+from activator_ext.core.visible import visible
 from runtime.contract import Mark, StageTime, StartRecord
 
 SPAN_TOLERANCE = 0.1
@@ -39,7 +39,7 @@ def waterfall(record: StartRecord, now: datetime, *, width: int = 80, ascii_only
         line = f"  {name:<{_NAME_WIDTH}}{at:>8} |{bar}|{took:8.2f}{_share(took, total):>8}{span:>11}"
         return line.rstrip()
 
-    head = [line for text in _head(record, begin, gaps, total) for line in wrap(printable(text), max(width, 74))]
+    head = [line for text in _head(record, begin, gaps, total) for line in wrap(visible(text), max(width, 74))]
     lines = [*head, ""]
     lines.append(f"  {'stage':<{_NAME_WIDTH}}{'at s':>8}  {'':<{bar_width}} {'took s':>8}{'share':>8}{'span s':>11}")
     for stage, stretch in sorted(stages, key=lambda pair: pair[1].begin):

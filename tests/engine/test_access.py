@@ -1,0 +1,33 @@
+"""Access to a real engine: what it listens on, who may connect, and that its logs hold no word of a prompt."""
+
+import httpx
+
+from tests.access.canary import CANARY, requests, traces
+from tests.access.exposure import beyond_loopback, open_to_others, tcp_listeners, unix_sockets
+from tests.engine.test_serving import START_S, text
+from tests.serving import Up
+
+
+def test_a_real_engine_listens_on_loopback_and_on_private_sockets_only(up: Up) -> None:
+    text(up.ask("one", timeout_s=START_S))
+    # portal, API, receiver of spans; of the engine its server, and its worker's ports for a group of one.
+    assert len(tcp_listeners(up)) > 4
+    assert beyond_loopback(up) == set()
+    sockets = set(unix_sockets(up))
+    of_engines = [path for path in sockets if path.is_relative_to(up.state / "engines")]
+    assert of_engines, "vLLM's processes speak to each other on unix sockets"
+    assert [path for path in sockets if open_to_others(path, up.state)] == []
+
+
+def test_a_real_engines_logs_hold_no_word_of_a_prompt(up: Up) -> None:
+    text(up.ask("one", timeout_s=START_S))
+    statuses = set()
+    for body in requests("one"):
+        answer = httpx.post(f"http://{up.portal}/v1/chat/completions", content=body, timeout=START_S)
+        statuses.add(answer.status_code)
+    for path in ("/tokenize", "/v1/completions", "/v1/responses"):
+        for field in ("prompt", "input"):
+            httpx.post(f"http://{up.portal}{path}", json={"model": "one", field: CANARY}, timeout=START_S)
+    assert {200, 400} <= statuses
+    assert traces(up, "/v1/chat/completions"), "the engine's log was looked into: it names the paths"
+    assert traces(up, CANARY) == []
