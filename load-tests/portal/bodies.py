@@ -1,7 +1,8 @@
 """The requests of the bench: OpenAI chat bodies of 4 KB, and how they stand on the wire. Pure.
 
-Half of them name `model` first, as people with curl do, half last, as the OpenAI SDK for Python
-does: a proxy that looks only at the beginning would route these wrong.
+Half of them name `model` first, as people with curl do, half last, as the OpenAI SDK for Python does: a proxy that looks only
+at the beginning would route these wrong. No two are equally long, as in life: one that remembers heads by their bytes would
+gain what it never gains with real clients.
 """
 
 import json
@@ -10,21 +11,26 @@ MODELS = tuple(f"model-{n}" for n in range(4))
 """Each has a null engine of its own, on a port of its own. The committed proxy configurations know these four."""
 
 BODY_BYTES = 4096
-"""A chat of two or three turns."""
+"""A chat of two or three turns; the mean of `mix`."""
+
+_STEP_BYTES = 16
+"""Between the lengths of two bodies of `mix`."""
 
 _WORDS = "Tell me, in a few plain words, why the sky over the harbour turns red before the rain comes in. "
 
 
-def chat(model: str, *, first: bool, **more: object) -> bytes:
-    """A chat body of exactly BODY_BYTES that means `model`, named first or last; `more` are further fields."""
+def chat(model: str, *, first: bool, size_bytes: int = BODY_BYTES, **more: object) -> bytes:
+    """A chat body of exactly `size_bytes` that means `model`, named first or last; `more` are further fields."""
     empty = _chat(model, "", first, more)
-    room = BODY_BYTES - len(empty)
+    room = size_bytes - len(empty)
     return _chat(model, (_WORDS * (room // len(_WORDS) + 1))[:room], first, more)
 
 
 def mix() -> list[bytes]:
     """The bodies that a load goes through in turn: each model once named first and once last."""
-    return [chat(model, first=first) for first in (True, False) for model in MODELS]
+    named = [(model, first) for first in (True, False) for model in MODELS]
+    smallest = BODY_BYTES - (len(named) - 1) * _STEP_BYTES // 2
+    return [chat(model, first=first, size_bytes=smallest + n * _STEP_BYTES) for n, (model, first) in enumerate(named)]
 
 
 def stream(model: str, chunks: int, period_us: int) -> bytes:

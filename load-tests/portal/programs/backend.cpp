@@ -34,12 +34,13 @@ constexpr int kMaxEvents = 512;
 
 struct Model {
   std::string named;   // what a body that means this model contains
-  std::string answer;  // head and body of the plain answer
+  std::vector<std::string> answers;  // head and body of the plain ones, given in turn
+  size_t turn = 0;
 };
 
 struct Connection {
   int fd = -1;
-  const Model* model = nullptr;
+  Model* model = nullptr;
   std::string in;       // what was read and not yet understood
   std::string out;      // what the kernel did not take yet
   long next = 0;        // the stream's next chunk
@@ -65,13 +66,19 @@ std::string with_head(const char* status, const char* type, const std::string& b
          "\r\ncontent-length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-Model model_of(const std::string& name) {
-  // About what a short answer of a real engine weighs.
+// About what a short answer of a real engine weighs. Its length differs from turn to turn, as a real one's does.
+std::string answer_of(const std::string& name, size_t content_bytes) {
   const std::string body =
       R"({"id":"chatcmpl-0123456789abcdef","object":"chat.completion","created":1767225600,"model":")" + name +
-      R"(","choices":[{"index":0,"message":{"role":"assistant","content":")" + std::string(256, 'x') +
+      R"(","choices":[{"index":0,"message":{"role":"assistant","content":")" + std::string(content_bytes, 'x') +
       R"("},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":900,"total_tokens":964,"completion_tokens":64}})";
-  return {R"("model":")" + name + "\"", with_head("200 OK", "application/json", body)};
+  return with_head("200 OK", "application/json", body);
+}
+
+Model model_of(const std::string& name) {
+  Model model{.named = R"("model":")" + name + "\"", .answers = {}};
+  for (size_t n = 0; n < 8; ++n) model.answers.push_back(answer_of(name, 200 + 16 * n));
+  return model;
 }
 
 // One chunk of HTTP with one event of about 200 bytes, as vLLM sends them; the last one with the end of the body.
@@ -126,7 +133,7 @@ void answer(const Held& c, std::string_view body) {
   if (body.find(c->model->named) == body.npos) {
     c->out += with_head("421 Misdirected Request", "text/plain", "this body names another model\n");
   } else if (body.find(R"("stream":true)") == body.npos) {
-    c->out += c->model->answer;
+    c->out += c->model->answers[c->model->turn++ % c->model->answers.size()];
   } else {
     c->out += "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
     c->next = 0;
@@ -168,7 +175,7 @@ void on_readable(const Held& c) {
   }
 }
 
-void accept_all(int epoll, int listener, const Model& model) {
+void accept_all(int epoll, int listener, Model& model) {
   for (;;) {
     const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) return;
