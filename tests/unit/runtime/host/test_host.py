@@ -43,11 +43,13 @@ class HostProcess:
     def view(self) -> HostView:
         return HostView.model_validate_json(self.call("GET", "/v1/host").content)
 
-    def order(self, replicas: int, *, args: tuple[str, ...] = (), model: str = "model") -> httpx.Response:
+    def order(
+        self, replicas: int, *, args: tuple[str, ...] = (), model: str = "model", stuck_after_s: float = 300.0
+    ) -> httpx.Response:
         spec = EngineSpec(
             service=CHAT, served_names=(CHAT,), model=str(self.root / model), args=args, drain_timeout_s=10.0
         )
-        order = ServiceOrder(spec=spec, replicas=replicas, asked_at=datetime.now(UTC), why="a test")
+        order = ServiceOrder(spec=spec, replicas=replicas, asked_at=datetime.now(UTC), stuck_after_s=stuck_after_s)
         return self.call("PUT", f"/v1/services/{CHAT}", order.model_dump_json())
 
     def warm(self, count: int) -> list[str]:
@@ -118,7 +120,7 @@ def test_a_renewed_lease_keeps_it(host_with: Callable[[float], HostProcess]) -> 
     assert host.process.poll() is None
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
 def test_a_signal_drains_and_ends_it(host_with: Callable[[float], HostProcess], number: int) -> None:
     host = host_with(60.0)
     host.order(1)
@@ -170,6 +172,42 @@ def test_a_new_spec_replaces_a_failing_one_at_once(host_with: Callable[[float], 
     host.order(1)
     assert host.view().services[0].retry_at is None
     host.warm(1)
+
+
+def test_an_edit_that_cannot_start_leaves_the_engine_of_before(host_with: Callable[[float], HostProcess]) -> None:
+    host = host_with(60.0)
+    host.order(1)
+    host.warm(1)
+    (pid,) = host.engine_pids()
+    host.order(1, model="missing")
+    wait_for(lambda: host.view().services[0].retry_at, within_s=20, saying="a failure")
+    view = host.view().services[0]
+    assert (view.replicas_wanted, [replica.pid for replica in view.replicas]) == (0, [pid])
+    assert (view.replicas[0].warmth, view.replicas[0].stale, view.replicas[0].draining) == (Warmth.WARM, True, False)
+
+
+def test_after_a_failure_a_wake_asks_again(host_with: Callable[[float], HostProcess]) -> None:
+    """The engine dies under a host that nobody orders any more; the portal has a request for it."""
+    host = host_with(60.0)
+    host.order(1)
+    host.warm(1)
+    os.kill(host.engine_pids()[0], signal.SIGKILL)
+    wait_for(lambda: host.view().services[0].last_failure, within_s=10, saying="it is seen")
+    record = host.view().starts[0]
+    assert record.outcome == "ready"
+    assert record.ended is not None
+    assert record.ended.numbers["signal"] == "SIGKILL"
+    assert (host.view().services[0].replicas, host.view().services[0].replicas_wanted) == ((), 0)
+    host.call("POST", f"/v1/services/{CHAT}/wake")
+    host.warm(1)
+
+
+def test_the_order_says_when_a_start_is_stuck(host_with: Callable[[float], HostProcess]) -> None:
+    host = host_with(60.0)
+    make_model(host.root / "hangs", hang_at="warm_up")
+    host.order(1, model="hangs", stuck_after_s=1.0)
+    failure = wait_for(lambda: host.view().services[0].last_failure, within_s=20, saying="a failure")
+    assert (failure.cause, failure.numbers["stuck_after_s"]) == ("stuck", 1.0)
 
 
 def test_edits_during_a_start_leave_one_engine(host_with: Callable[[float], HostProcess]) -> None:
