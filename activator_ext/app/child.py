@@ -47,6 +47,10 @@ class Child:
         pid = self._listener() or self._pid()
         return self._pulse.feel(pid, look(pid), asyncio.get_running_loop().time())
 
+    def listens(self) -> bool:
+        """Whether one is there, ours or to be adopted."""
+        return self._listener() is not None
+
     def stopped(self) -> bool:
         """Whether who listens now was stopped by a signal: nobody will answer there."""
         seen = look(self._listener() or 0)

@@ -20,6 +20,7 @@ from tests.fakes.model import make_model
 from tests.serving import Up, runtime, service, wait_for
 
 HERE = Path(__file__).parent
+FAKE = shlex.join((sys.executable, str(HERE / "lone_engine.py")))
 Part = Literal["controller", "portal", "host", "engine"]
 PARTS: tuple[Part, ...] = ("controller", "portal", "host", "engine")
 _MODULES = {"controller": "activator_ext.app.cli", "portal": "activator_ext.portal", "host": "runtime.host"}
@@ -28,8 +29,8 @@ _MODULES = {"controller": "activator_ext.app.cli", "portal": "activator_ext.port
 class ChaosUp(Up):
     """An `up` whose command line may be prefixed (`env`, `prlimit`), which stands still at points that are shut."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root, engine_command=shlex.join((sys.executable, str(HERE / "lone_engine.py"))))
+    def __init__(self, root: Path, *, engine_command: str | None = FAKE) -> None:
+        super().__init__(root, engine_command=engine_command)
         self.points = root / "points"
         self.points.mkdir()
         self.prefix: list[str] = []
@@ -80,9 +81,9 @@ class ChaosUp(Up):
         found = [(p, _cwd(p)) for p in self.engines()]
         return [p for p, cwd in sorted(found, key=lambda pair: pair[1]) if cwd.startswith(f"{home}/") and _leads(p)]
 
-    def kill(self, part: Part) -> int:
+    def kill(self, part: Part, name: str = "chat") -> int:
         """`kill -9` this part; its pid. A dead controller is waited for."""
-        process = self.part(part)
+        process = self.part(part, name)
         process.kill()
         if part == "controller":
             assert self.process is not None
@@ -143,10 +144,10 @@ def _meaning(status: int, text: str, *, stream: bool) -> str:
 
 
 @contextmanager
-def clients(up: Up, model: str, *, streams: list[bool]) -> Iterator[list[Future[str]]]:
+def clients(up: Up, model: str, *, streams: list[bool], timeout_s: float = 90) -> Iterator[list[Future[str]]]:
     """So many clients at once, streaming or not; what each was told is there at the end of the block at the latest."""
     with ThreadPoolExecutor(len(streams)) as pool:
-        yield [pool.submit(told, up, model, stream=stream) for stream in streams]
+        yield [pool.submit(told, up, model, stream=stream, timeout_s=timeout_s) for stream in streams]
 
 
 def serves_again(up: ChaosUp, name: str = "chat", *, within_s: float = 90) -> float:
