@@ -9,6 +9,7 @@ from activator_ext.adapters.history import History, HistoryError
 from activator_ext.adapters.hosts import Host, HostUnreachable
 from activator_ext.adapters.local.manifests import LocalService
 from activator_ext.app.clock_watch import in_our_time
+from activator_ext.app.lateness import Lateness
 from activator_ext.app.learning import Learner
 from activator_ext.app.metrics import Metrics
 from activator_ext.app.routes import RouteFeed, build_routes
@@ -56,6 +57,7 @@ class Controller:
         self._clock_step_s = clock_step_s
         self._clock_set_at: datetime | None = None
         self._learner = Learner(history, metrics, self._say_service)
+        self._lateness = Lateness(history, metrics, self._say_service)
         self._state = State()
         self._orders: dict[ServiceId, tuple[str, EngineSpec, int]] = {}
         self._created: dict[ServiceId, datetime] = {}
@@ -219,6 +221,7 @@ class Controller:
         if self.world.portal_seen_at is not None:
             self.world.portal_seen_at += timedelta(seconds=by_s)
         self._learner.clock_set(self.world)
+        self._lateness.clock_set()
         text = f"the clock was set {'forth' if by_s > 0 else 'back'} by {abs(by_s):.0f} s, or this machine slept"
         self.say(None, "clock", f"{text}: all is planned anew; starts under way teach no lead time")
 
@@ -251,7 +254,7 @@ class Controller:
         try:
             if self.world.host is not None and self.world.host.host != view.host:
                 self._learner.host_lost(self.world, self._clock(), view.host)
-            self._learner.learn(self.world, view, self.decision)
+            self._learner.learn(self.world, view)
         except HistoryError as error:
             # What could not be kept is still in the host's view, and tried again with the next.
             self._trouble(str(error))
@@ -265,7 +268,10 @@ class Controller:
             was = 0 if before is None else before.floor.replicas
             self.say(action.service, "floor", f"floor {was} → {action.replicas}: {action.reason.text}", action.reason)
         self._metrics.observe_decision(decision, self.decision)
-        self._learner.note_lateness(now, self.world, decision)
+        try:
+            self._lateness.note(now, self.world, decision)
+        except HistoryError as error:
+            self._trouble(str(error))
 
     async def _act(self, now: datetime, decision: Decision) -> None:
         """Bring the host's orders to the floors, judged by the host as it is now, not as it was remembered."""

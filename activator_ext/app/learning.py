@@ -1,4 +1,4 @@
-"""What each finished start teaches: its record, its lead time, its golden answer, and how well it met its minute."""
+"""What each finished start teaches: its record, its lead time, its golden answer."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -6,9 +6,8 @@ from typing import Protocol
 
 from activator_ext.adapters.history import History
 from activator_ext.app.world import World
-from activator_ext.core.model import Decision, DemandKind, LeadSample, ServiceId, StartKind, Warmth
+from activator_ext.core.model import LeadSample, ServiceId, StartKind
 from activator_ext.core.patience import stuck_after_s
-from activator_ext.core.warmth import best_warmth
 from runtime.contract import Failure, FailureCause, HostView, Mark, Stage, StartRecord
 
 NEWEST_STARTS = 10
@@ -25,9 +24,6 @@ class StartMetrics(Protocol):
     def observe_failure(self, service: str, cause: str) -> None:
         """A start failed, or an engine that was ready ended by itself."""
 
-    def observe_ready_by(self, service: str, lateness_s: float) -> None:
-        """A service became ready for an announced minute; negative: before it."""
-
 
 class Learner:
     """Takes each new view of the host and keeps what is worth remembering; seeing a view twice changes nothing."""
@@ -38,7 +34,6 @@ class Learner:
         self._say = say
         self._seen: dict[str, StartRecord] = {}
         self._asked: dict[ServiceId, datetime] = {}
-        self._late: set[tuple[ServiceId, DemandKind, datetime]] = set()
         self._no_sample: set[str] = set()
         self._goldens: dict[str, dict[str, tuple[int, ...]]] = {}
 
@@ -66,11 +61,11 @@ class Learner:
         running = () if world.host is None else world.host.starts
         self._no_sample = {start.id for start in running if start.outcome is None}
 
-    def learn(self, world: World, view: HostView, decision: Decision | None) -> None:
+    def learn(self, world: World, view: HostView) -> None:
         """Remember every start of the view that has ended and was not known."""
         for start in view.starts:
             if self._seen.get(start.id) != start:
-                self._note(world, start, decision)
+                self._note(world, start)
         self._seen = {start.id: start for start in view.starts}
 
     def host_lost(self, world: World, now: datetime, by: str) -> None:
@@ -85,24 +80,11 @@ class Learner:
         )
         for start in world.host.starts:
             if start.outcome is None:
-                self._note(world, start.model_copy(update={"outcome": "failed", "failure": lost}), None)
+                self._note(world, start.model_copy(update={"outcome": "failed", "failure": lost}))
             elif start.outcome == "ready" and start.ended is None and start.id in kept:
-                self._note(world, start.model_copy(update={"ended": lost}), None)
+                self._note(world, start.model_copy(update={"ended": lost}))
 
-    def note_lateness(self, now: datetime, world: World, decision: Decision) -> None:
-        """Say once of each announced minute that passes without a warm replica."""
-        late = set()
-        for service, decided in decision.services.items():
-            if best_warmth(world.replicas(service)) in (Warmth.WARM, Warmth.BUSY):
-                continue
-            for demand in decided.demands:
-                if demand.ready_by is not None and demand.ready_by <= now:
-                    late.add((service, demand.kind, demand.ready_by))
-        for service, kind, ready_by in sorted(late - self._late):
-            self._say(service, "late", f"not ready by {ready_by:%Y-%m-%d %H:%M:%S} UTC, the announced minute ({kind})")
-        self._late = late
-
-    def _note(self, world: World, start: StartRecord, decision: Decision | None) -> None:
+    def _note(self, world: World, start: StartRecord) -> None:
         before = self._seen.get(start.id)
         service = ServiceId.parse(start.service)
         if before is None and start.outcome is None:
@@ -118,11 +100,11 @@ class Learner:
         if service not in world.services:
             return
         if fresh:
-            self._finished(world, service, start, decision)
+            self._finished(world, service, start)
         if start.ended is not None and (known is None or known.ended is None):
             self._failed(world, service, start, start.ended)
 
-    def _finished(self, world: World, service: ServiceId, start: StartRecord, decision: Decision | None) -> None:
+    def _finished(self, world: World, service: ServiceId, start: StartRecord) -> None:
         self._metrics.observe_start(start)
         if start.outcome == "failed" and start.failure is not None:
             self._failed(world, service, start, start.failure)
@@ -136,7 +118,6 @@ class Learner:
             return
         self._lead_sample(world, service, start)
         self._golden(world, service, start)
-        self._lateness(service, start, decision)
 
     def _failed(self, world: World, service: ServiceId, start: StartRecord, failure: Failure) -> None:
         world.take_failure(service, failure)
@@ -163,19 +144,6 @@ class Learner:
         if key not in known:
             self._history.set_golden(key, golden.prompt, tokens)
             self._goldens[golden.prompt] = known | {key: tokens}
-
-    def _lateness(self, service: ServiceId, start: StartRecord, decision: Decision | None) -> None:
-        if decision is None or service not in decision.services:
-            return
-        ready = start.marks[Mark.T9]
-        for demand in decision.services[service].demands:
-            announced = demand.kind in (DemandKind.SCHEDULE, DemandKind.HOLD) and demand.ready_by is not None
-            if announced and demand.since <= ready and demand.ready_by is not None:
-                lateness_s = (ready - demand.ready_by).total_seconds()
-                self._metrics.observe_ready_by(str(service), lateness_s)
-                word = "after" if lateness_s > 0 else "before"
-                self._say(service, "ready-by", f"ready {abs(lateness_s):.1f} s {word} its minute ({demand.kind})")
-                return
 
 
 def longest_stage_s(start: StartRecord) -> float:

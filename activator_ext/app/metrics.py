@@ -51,7 +51,7 @@ class Metrics:
         )
         self._lateness = self._histogram(
             "pilotlight_schedule_lateness_seconds",
-            "Ready minus ready-by of schedules and holds; below zero is early.",
+            "Ready minus ready-by of schedules and holds; below zero is early, missed ones count until they were over.",
             ("service",),
             LATENESS_BUCKETS_S,
         )
@@ -66,6 +66,12 @@ class Metrics:
             "pilotlight_failures_total",
             "Starts that failed and ready engines that ended by themselves, by cause.",
             ("service", "cause"),
+            registry=self._registry,
+        )
+        self._minutes = Counter(
+            "pilotlight_ready_by_total",
+            "Announced minutes by how they were met: kept, late or missed.",
+            ("service", "kind", "outcome"),
             registry=self._registry,
         )
         self._decisions = Counter(
@@ -123,8 +129,12 @@ class Metrics:
             self.forget(gone)
         self._services = names
 
-    def observe_ready_by(self, service: str, lateness_s: float) -> None:
-        """A schedule or hold was due: ready `lateness_s` after its ready-by, below zero before it."""
+    def observe_ready_by(self, service: str, kind: str, outcome: str, lateness_s: float) -> None:
+        """A minute of a schedule or hold is judged: ready `lateness_s` after it, below zero before it.
+
+        Of one that was missed it is how long after it the window or hold was over: it was at least that late.
+        """
+        self._minutes.labels(service, kind, outcome).inc()
         self._lateness.labels(service).observe(lateness_s)
         self._idle.labels(service).observe(max(0.0, -lateness_s))
 
@@ -134,6 +144,7 @@ class Metrics:
             self._start_seconds,
             self._stage_seconds,
             self._lateness,
+            self._minutes,
             self._idle,
             self._starts,
             self._failures,

@@ -17,6 +17,24 @@ HoldRow = tuple[str, str, int, int, int | None, int, str, int | None]
 EventRow = tuple[int, int, str | None, str, str, str | None]
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Minute:
+    """A minute that a schedule or hold (`kind`) of a service announced."""
+
+    service: ServiceId
+    kind: str
+    ready_by: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedMinute:
+    """How a minute was met; `outcome` and `lateness_s` are None while that is open."""
+
+    minute: Minute
+    outcome: str | None
+    lateness_s: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
     """Something that happened. `seq` grows with each event and is never used twice."""

@@ -54,6 +54,16 @@ MIGRATIONS: tuple[str, ...] = (
         reason TEXT
     );
     """,
+    """
+    CREATE TABLE minutes (
+        service TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        ready_by_us INTEGER NOT NULL,
+        outcome TEXT,
+        lateness_s REAL,
+        PRIMARY KEY (service, ready_by_us, kind)
+    ) WITHOUT ROWID
+    """,
 )
 """Step n brings a file from schema n to n + 1; written steps never change."""
 

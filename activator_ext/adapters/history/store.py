@@ -16,9 +16,12 @@ from typing import Any
 from activator_ext.adapters.history.rows import (
     HOLD_COLUMNS,
     HoldRow,
+    Minute,
     RecordedEvent,
+    RecordedMinute,
     asked_at,
     event_from,
+    from_us,
     hold_content,
     hold_from,
     hold_values,
@@ -35,6 +38,8 @@ STARTS_KEPT = 500
 """Newest starts kept per service: at ten starts a day, seven weeks."""
 LEAD_SAMPLES_KEPT = 1000
 """Newest lead samples kept per service; the quantile uses the newest few dozen."""
+MINUTES_KEPT = 1000
+"""Newest announced minutes kept per service: at two a day, more than a year."""
 EVENTS_KEPT = 10_000
 """Newest events kept in all."""
 HOLD_SHOWN = timedelta(days=1)
@@ -164,6 +169,43 @@ class History:
             )
             return cursor.rowcount == 1
 
+    def announce(self, minute: Minute, *, new: bool) -> bool:
+        """Whether the minute is open: announced here (`new`) or before, and not judged."""
+        key = _minute_key(minute)
+        with self._writing() as db:
+            if new:
+                db.execute("INSERT OR IGNORE INTO minutes (service, kind, ready_by_us) VALUES (?, ?, ?)", key)
+                db.execute(
+                    "DELETE FROM minutes WHERE service = ?1 AND ready_by_us < "
+                    "(SELECT ready_by_us FROM minutes WHERE service = ?1 ORDER BY ready_by_us DESC LIMIT 1 OFFSET ?2)",
+                    (key[0], MINUTES_KEPT - 1),
+                )
+            return db.execute(f"SELECT 1 FROM minutes WHERE {_OPEN_MINUTE}", key).fetchone() is not None  # noqa: S608 — constant
+
+    def judge(self, minute: Minute, outcome: str, lateness_s: float) -> None:
+        """Remember how an open minute was met."""
+        with self._writing() as db:
+            values = (outcome, lateness_s, *_minute_key(minute))
+            db.execute(f"UPDATE minutes SET outcome = ?, lateness_s = ? WHERE {_OPEN_MINUTE}", values)  # noqa: S608 — constant
+
+    def withdraw(self, minute: Minute) -> None:
+        """Forget an open minute: it was taken back before it came."""
+        with self._writing() as db:
+            db.execute(f"DELETE FROM minutes WHERE {_OPEN_MINUTE}", _minute_key(minute))  # noqa: S608 — constant
+
+    def minutes(self, service: ServiceId, limit: int) -> list[RecordedMinute]:
+        """Its newest announced minutes first."""
+        rows = self._read(
+            "SELECT kind, ready_by_us, outcome, lateness_s FROM minutes WHERE service = ? "
+            "ORDER BY ready_by_us DESC, kind LIMIT ?",
+            str(service),
+            limit,
+        )
+        return [
+            RecordedMinute(Minute(service, kind, from_us(ready_by_us)), outcome, lateness_s)
+            for kind, ready_by_us, outcome, lateness_s in rows
+        ]
+
     def goldens(self, prompt: str) -> dict[str, tuple[int, ...]]:
         """Every known answer to this prompt, by golden key."""
         rows = self._read("SELECT golden_key, tokens FROM golden WHERE prompt = ?", prompt)
@@ -215,6 +257,13 @@ class History:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+
+
+_OPEN_MINUTE = "service = ? AND kind = ? AND ready_by_us = ? AND outcome IS NULL"
+
+
+def _minute_key(minute: Minute) -> tuple[str, str, int]:
+    return str(minute.service), minute.kind, to_us(minute.ready_by)
 
 
 @contextmanager

@@ -98,8 +98,9 @@ def test_services_show_floor_warmth_and_replicas(metrics: Metrics) -> None:
     ],
 )
 def test_lateness_against_the_minute(metrics: Metrics, lateness_s: float, le_zero: int, idle_s: float) -> None:
-    metrics.observe_ready_by("team-a/chat", lateness_s)
+    metrics.observe_ready_by("team-a/chat", "hold", "kept", lateness_s)
     found = samples(metrics)
+    assert found["pilotlight_ready_by_total{kind=hold,outcome=kept,service=team-a/chat}"] == 1
     assert found["pilotlight_schedule_lateness_seconds_bucket{le=0.0,service=team-a/chat}"] == le_zero
     assert found["pilotlight_schedule_lateness_seconds_count{service=team-a/chat}"] == 1
     assert found["pilotlight_idle_before_ready_by_seconds_sum{service=team-a/chat}"] == idle_s
@@ -111,7 +112,7 @@ def test_a_service_that_is_gone_leaves_no_series(metrics: Metrics, how: str) -> 
     metrics.observe_start(ready_start())
     metrics.observe_start(failed_start())
     metrics.observe_decision(decision(1, ReasonCode.REQUESTS), None)
-    metrics.observe_ready_by("team-a/chat", 1.0)
+    metrics.observe_ready_by("team-a/chat", "schedule", "late", 1.0)
     if how == "told to forget":
         metrics.forget("team-a/chat")
     else:
