@@ -89,7 +89,10 @@ class LeadTimes:
         if own is None:
             return prior
         weight = PRIOR_WEIGHT / (PRIOR_WEIGHT + len(own))
-        return max(weight * prior + (1 - weight) * _upper_quantile(own, q), own[0])
+        slow = _upper_quantile(own, q)
+        # In this form rounding keeps what is equal equal: 99 s and 99 s are not 99.00000000000001 s.
+        blend = slow + weight * (prior - slow)
+        return max(min(blend, max(prior, slow)), own[0])
 
 
 def _upper_quantile(ascending: list[float], q: float) -> float:

@@ -51,6 +51,11 @@ def test_plan(samples: tuple[LeadSample, ...], kind: StartKind, q: float, replic
     assert LeadTimes(samples, prior_s=120).plan_s(kind, q, replicas) == pytest.approx(expect)
 
 
+def test_what_is_equal_stays_equal() -> None:
+    """Rounding made 99.00000000000001 s of 99 s and 99 s."""
+    assert LeadTimes(starts(COLD, 99, 99), 99).plan_s(COLD) == 99
+
+
 def test_a_negative_prior_counts_as_none() -> None:
     assert LeadTimes((), prior_s=-5).plan_s(COLD) == 0
 
