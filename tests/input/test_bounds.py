@@ -22,7 +22,7 @@ resource.setrlimit(resource.RLIMIT_AS, (2 * 2**30, 2 * 2**30))
 for name in sys.argv[1:]:
     spent_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     resource.setrlimit(resource.RLIMIT_CPU, (int(spent_s) + 20, resource.RLIM_INFINITY))
-    findings = load([Path(name)], {}).findings
+    findings = load([Path(name)], {"models": Path("/")}).findings
     print(json.dumps([len(findings), sum(len(str(finding)) for finding in findings)]), flush=True)
 """
 

@@ -13,6 +13,16 @@ _HUB_MODEL = "--model-id"
 _NAMES = {"--served-model-name", "--model-name"}
 _NO_PROMPTS = "requests and answers stay out of the engine's log"
 _NO_PORT = "the engine opens no port but its own"
+_ONE_MACHINE = "an engine is on this machine here, and waits for no other on the network"
+_MANY_MACHINES = (
+    *("--nnodes", "-n", "--node-rank", "-r", "--master-addr", "--master-port"),
+    *("--data-parallel-address", "-dpa", "--data-parallel-rpc-port", "-dpp", "--data-parallel-supervisor-port"),
+    *("--data-parallel-rank", "-dpn", "--data-parallel-start-rank", "-dpr"),
+)
+_MANY_MACHINES_SWITCH = (
+    *("--data-parallel-external-lb", "-dpe", "--data-parallel-hybrid-lb", "-dph"),
+    "--data-parallel-multi-port-external-lb",
+)
 _LAUNCHER_VALUE = {
     "--host": "engines listen on loopback, where the launcher puts them",
     "--port": "the launcher chooses it",
@@ -34,10 +44,12 @@ _LAUNCHER_VALUE = {
     "--log-config-file": _NO_PROMPTS,
     "--kv-events-config": _NO_PORT,
     "--weight-transfer-config": _NO_PORT,
+    **dict.fromkeys(_MANY_MACHINES, _ONE_MACHINE),
 }
 _LAUNCHER_SWITCH = {
     "--enable-log-requests": _NO_PROMPTS,
     "--enable-log-outputs": _NO_PROMPTS,
+    **dict.fromkeys(_MANY_MACHINES_SWITCH, _ONE_MACHINE),
     "--headless": "each replica is a whole server here",
     "--grpc": "the portal speaks HTTP",
     "--enable-ssl-refresh": "the engine listens on loopback only",

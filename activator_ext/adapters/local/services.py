@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from activator_ext.adapters.local import policies
+from activator_ext.adapters.local import annotations, documents, policies
 from activator_ext.adapters.local.containers import MAIN, EngineContainer, Layer, main_container, merge, own_container
 from activator_ext.adapters.local.documents import Document, Where, Word
 from activator_ext.adapters.local.durations import seconds
@@ -65,6 +65,8 @@ def build(
 ) -> LocalService | None:
     """The service, its names not yet held against those of others; None with an error."""
     before = findings.errors()
+    for path, noted in _annotations(entry):
+        annotations.warn(noted, path, entry.document, findings)
     combined = policies.combine(entry.id, entry.service.spec.predictor, entry.document, policy, findings)
     layers = _layers(entry, around, findings)
     if not layers:
@@ -175,15 +177,19 @@ def _storage(entry: ServiceObject, container: EngineContainer) -> Word | None:
 
 def _start_timeout_s(entry: ServiceObject, findings: Findings) -> float | None:
     """The progress deadline of the predictor, else of the service; None if there is none."""
-    service = entry.service
-    for path, annotations in (
-        ((*_PREDICTOR, "annotations"), service.spec.predictor.annotations),
-        (("metadata", "annotations"), service.metadata.annotations),
-    ):
-        if PROGRESS_DEADLINE in annotations:
+    for path, noted in _annotations(entry):
+        if PROGRESS_DEADLINE in noted:
             where = entry.document.where((*path, PROGRESS_DEADLINE))
-            return _deadline_s(annotations[PROGRESS_DEADLINE], where, findings)
+            return _deadline_s(noted[PROGRESS_DEADLINE], where, findings)
     return None
+
+
+def _annotations(entry: ServiceObject) -> tuple[tuple[documents.Path, Mapping[str, str]], ...]:
+    """Those of the predictor, whose word counts first, and those of the service."""
+    return (
+        ((*_PREDICTOR, "annotations"), entry.service.spec.predictor.annotations),
+        (("metadata", "annotations"), entry.service.metadata.annotations),
+    )
 
 
 def _deadline_s(text: str, where: Where, findings: Findings) -> float | None:

@@ -91,6 +91,16 @@ SERVICE_FINDINGS = {
         "f.yaml:7: error: spec.predictor.containers: KServe takes no model beside a container named kserve-container."
         " Remove one of the two.",
     ),
+    "an annotation that stops the service in a cluster": (
+        service().replace("metadata: {", "metadata: {annotations: {serving.kserve.io/stop: 'true'}, "),
+        "f.yaml:3: warning: metadata.annotations.serving.kserve.io/stop: local mode ignores it."
+        " Take the service out of these files to stop it.",
+    ),
+    "an annotation that scales the service in a cluster": (
+        service(predictor="annotations: {autoscaling.knative.dev/min-scale: '1'}\n"),
+        "f.yaml:7: warning: spec.predictor.annotations.autoscaling.knative.dev/min-scale: local mode ignores it."
+        " Write minReplicas.",
+    ),
     "an octal number": (
         service(predictor="maxReplicas: 010\n"),
         "f.yaml:7: warning: spec.predictor.maxReplicas: '010' is read as 8, an octal number."
