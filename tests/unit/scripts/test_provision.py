@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts import provision
+from scripts.progress import Progress
 from scripts.provision import MARKER, STAMP, SetupError
 
 
@@ -154,3 +155,21 @@ def test_an_interruption_is_told_and_leaves_no_lock(
 
     assert [provision.main(), provision.main()] == [130, 130]
     assert "Run it again" in capsys.readouterr().err
+
+
+def test_the_kserve_sdk_is_unpacked_beside_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed, it would replace packages of the engine by older ones."""
+    home = environment(root)
+    ran: list[list[str]] = []
+
+    def run_logged(command: list[str], *, log: Path, **_: object) -> int:
+        ran.append(command)
+        log.write_text("ERROR: No matching distribution found for kserve")
+        return len(ran) - 1
+
+    monkeypatch.setattr(provision, "run_logged", run_logged)
+    provision._unpack_kserve_sdk(home, Progress(interactive=False))
+    assert "--no-deps" in ran[0]
+    assert ran[0][ran[0].index("--target") + 1] == str(home / provision.KSERVE_SDK)
+    with pytest.raises(SetupError, match=r"could not unpack kserve==.*pip config list"):
+        provision._unpack_kserve_sdk(home, Progress(interactive=False))

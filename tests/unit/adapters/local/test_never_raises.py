@@ -8,6 +8,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from activator_ext.adapters.local.cluster_fields import fields_of
 from activator_ext.adapters.local.example import EXAMPLE_POLICY
 from activator_ext.adapters.local.manifests import Loaded, load
 from tests.unit.adapters.local.build import RUNTIME, service
@@ -67,6 +68,14 @@ def test_any_value_at_any_place_of_good_objects(tmp_path: Path, place: tuple[str
     for step in place[:-1]:
         target = target[step]
     target[place[-1]] = value
+    check(tmp_path / "f.yaml", yaml.safe_dump_all(documents, allow_unicode=True).encode("utf-8", "replace"))
+
+
+@BOUNDED
+@given(key=st.sampled_from(sorted(fields_of("V1beta1PredictorSpec"))), value=VALUES)
+def test_any_value_of_any_key_that_a_cluster_knows(tmp_path: Path, key: str, value: Any) -> None:
+    documents = copy.deepcopy(OBJECTS)
+    documents[1]["spec"]["predictor"][key] = value
     check(tmp_path / "f.yaml", yaml.safe_dump_all(documents, allow_unicode=True).encode("utf-8", "replace"))
 
 
