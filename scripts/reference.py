@@ -29,10 +29,13 @@ from runtime.contract import Stage
 from runtime.engine.cpu import Cpu
 from runtime.engine.cuda import Cuda
 from runtime.engine.platforms import Platform
-from scripts import bad_input, failures, faults
+from scripts import access, bad_input, failures, faults
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTE = "*Written by `make reference` from the code; edit the code.*"
+
+# Pages that a test writes, because only running it says what they say.
+MEASURED: Mapping[str, str] = {"clients.md": "Clients"}
 
 STAGES: Mapping[Stage, str] = {
     Stage.ORDER: "from wanting the start to the host taking the order",
@@ -72,8 +75,10 @@ def pages() -> dict[str, str]:
         "faults.md": ("Faults and what comes of them", faults.page()),
         "bad-input.md": ("Bad input", bad_input.page()),
         "failures.md": ("Failures", failures.page()),
+        "access.md": ("Access", access.page()),
     }
-    index = "\n".join(f"- [{title}]({name})" for name, (title, _) in bodies.items())
+    titles = {name: title for name, (title, _) in bodies.items()} | dict(MEASURED)
+    index = "\n".join(f"- [{title}]({name})" for name, title in titles.items())
     bodies["README.md"] = ("Reference", index)
     return {name: f"# {title}\n\n{NOTE}\n\n{body}\n" for name, (title, body) in bodies.items()}
 
@@ -162,7 +167,7 @@ def main() -> int:
     """Write every page, remove what is none."""
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     wanted = pages()
-    for stale in {path.name for path in DIRECTORY.iterdir()} - wanted.keys():
+    for stale in {path.name for path in DIRECTORY.iterdir()} - wanted.keys() - MEASURED.keys():
         (DIRECTORY / stale).unlink()
     for name, text in wanted.items():
         (DIRECTORY / name).write_text(text, encoding="utf-8")

@@ -40,9 +40,14 @@ RESERVED_ARGS = frozenset(
         "--config",
         *("--enable-log-requests", "--enable-log-outputs", "--logging-config", "--log-config-file"),
         *("--kv-events-config", "--weight-transfer-config"),
+        # They open ports on every address, for other machines.
+        *("--nnodes", "--node-rank", "--master-addr", "--master-port", "--data-parallel-address"),
+        *("--data-parallel-rpc-port", "--data-parallel-external-lb", "--data-parallel-hybrid-lb"),
     }
 )
 """Set by the launcher, or at odds with an engine that is private to its host and whose logs hold no prompt."""
+
+_RESERVED_SHORT = frozenset({"-asc", "-n", "-r", "-dpa", "-dpp", "-dpe", "-dph", "-dpm"})
 
 NO_MEDIA = "none.invalid"
 """A domain that no medium is at (RFC 6761): else a request could have the engine fetch any URL of the network."""
@@ -128,7 +133,7 @@ def refuse_reserved(args: tuple[str, ...]) -> None:
     for arg in args:
         name = arg.split("=", 1)[0].replace("_", "-")
         clash = sorted(r for r in RESERVED_ARGS if len(name) > 4 and r.startswith(name))
-        if clash or name == "-asc":
+        if clash or name in _RESERVED_SHORT:
             raise ValueError(f"argument {arg!r} is set by the launcher ({clash[0] if clash else name}): remove it")
 
 

@@ -21,7 +21,7 @@ _MANY_MACHINES = (
 )
 _MANY_MACHINES_SWITCH = (
     *("--data-parallel-external-lb", "-dpe", "--data-parallel-hybrid-lb", "-dph"),
-    "--data-parallel-multi-port-external-lb",
+    *("--data-parallel-multi-port-external-lb", "-dpm"),
 )
 _LAUNCHER_VALUE = {
     "--host": "engines listen on loopback, where the launcher puts them",

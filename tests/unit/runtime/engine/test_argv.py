@@ -42,6 +42,7 @@ def test_by_default_it_runs_our_serve_without_the_working_directory_on_the_path(
     [
         *("--port", "--port=80", "--served_model_name", "--hos", "--api-key", "--ssl-keyfile=x", "--config", "-asc"),
         *("--enable-log-requests", "--enable_log_outputs", "--log-config-file=x", "--kv-events-config"),
+        *("--nnodes=2", "-n", "--master-addr", "--data-parallel-address", "-dpa"),
     ],
 )
 def test_reserved_arguments_are_refused(arg: str) -> None:
