@@ -198,5 +198,7 @@ def _facts(status: ServiceStatus, zone: ZoneInfo, now: datetime) -> Iterator[tup
     if status.last_failure is not None:
         failure = status.last_failure
         yield "last failure", f"{clock(failure.at, zone, now)} {failure.cause.value}: {failure.message}"
+    if status.retry_at is not None:
+        yield "next try", f"from {clock(status.retry_at, zone, now)}, if anything wants it then"
     if status.last_start_id is not None:
         yield "last start", f"{status.last_start_id} (`pilotlight starts {status.service}` shows where its time went)"

@@ -108,6 +108,15 @@ hold-1a2b3c4d  team-a/         2  announced  09 Dec 09:00  09 Dec 10:00  [bold]
     )
 
 
+def test_a_failing_service_says_when_it_is_tried_again() -> None:
+    failure = failed_start().failure
+    status = cold_service().model_copy(update={"last_failure": failure, "retry_at": NOW + seconds(40)})
+    text = drawn(render.service_detail(status, MADRID, NOW), 120)
+    assert "09:00:06 exited: the engine exited with code 1" in text
+    assert "next try" in text
+    assert "from 09:00:40, if anything wants it then" in text
+
+
 def test_preview_marks_clock_changes() -> None:
     preview = FakeController().preview(ServiceId("team-a", "chat"), None, 14)
     assert (
