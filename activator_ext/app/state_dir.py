@@ -4,12 +4,16 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import secrets
 import stat
 from pathlib import Path
 
 # sun_path of sockaddr_un(7) holds 108 bytes with the closing NUL.
 _SOCKET_PATH_LIMIT = 107
+
+
+_TOKEN = re.compile(r"[!-~]{16,512}")
 
 
 class StateDirBusy(Exception):
@@ -93,14 +97,20 @@ class StateDir:
         self._lock = None
 
     def token(self) -> str:
-        """The bearer token of the API, mode 0600; made anew where there is none or it is none. Raises StateDirBusy."""
+        """The bearer token of the API, mode 0600; made anew where there is none or it is none. Raises StateDirBusy.
+
+        A token is one word of 16 to 512 printable ASCII characters: a header carries it, and nobody guesses it.
+        """
         try:
-            found = self.token_file.read_text(encoding="ascii").strip() if self.token_file.exists() else ""
+            found = ""
+            if self.token_file.exists():
+                self.token_file.chmod(0o600)
+                found = self.token_file.read_text(encoding="ascii").strip()
         except UnicodeDecodeError:
             found = ""
         except OSError as error:
             raise StateDirBusy(f"cannot read {self.token_file}: {error}. Remove it; a new one is made") from error
-        if not found:
+        if not _TOKEN.fullmatch(found):
             found = secrets.token_urlsafe(32)
             write_private(self.token_file, found + "\n")
         return found

@@ -59,13 +59,24 @@ def test_a_file_in_a_socket_s_place_is_named(tmp_path: Path) -> None:
         state.acquire()
 
 
-@pytest.mark.parametrize("damage", [b"", b"\n", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"\n", b"\xff\xfe", b"short", b"x" * 15, b"two words of one line", b"line\nline\n" * 9, b"\0" * 40, b"x" * 600],
+)
 def test_a_damaged_token_is_made_anew_and_a_good_one_kept(tmp_path: Path, damage: bytes) -> None:
     state = StateDir(tmp_path)
     state.token_file.write_bytes(damage)
     token = state.token()
     assert len(token) >= 32
     assert StateDir(tmp_path).token() == token
+
+
+def test_a_token_of_the_users_own_is_kept_and_closed_to_others(tmp_path: Path) -> None:
+    state = StateDir(tmp_path)
+    state.token_file.write_text("my-own-long-enough-token\n")
+    state.token_file.chmod(0o644)
+    assert state.token() == "my-own-long-enough-token"
+    assert stat.S_IMODE(state.token_file.stat().st_mode) == 0o600
 
 
 def test_what_cannot_be_a_token_or_a_socket_is_named(tmp_path: Path) -> None:
