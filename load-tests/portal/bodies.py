@@ -1,8 +1,8 @@
 """The requests of the bench: OpenAI chat bodies of 4 KB, and how they stand on the wire. Pure.
 
-Half of them name `model` first, as people with curl do, half last, as the OpenAI SDK for Python does: a proxy that looks only
-at the beginning would route these wrong. No two are equally long, as in life: one that remembers heads by their bytes would
-gain what it never gains with real clients.
+Half of them name `model` first, as people with curl do, half last, as the OpenAI SDK for Python does: who reads
+only at the beginning would route these wrong. No two are equally long, as in life: one that remembers heads by their
+bytes would gain what it never gains with real clients.
 """
 
 import json

@@ -36,32 +36,31 @@ def running(
 
 
 def run_json(
-    command: Sequence[str], *, cpu: int, timeout_s: float, each_second: Callable[[], None] = lambda: None
+    of: str, command: Sequence[str], *, cpu: int, timeout_s: float, each_second: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
-    """Run to the end; what its last line of stdout says. Raises BenchFailed with what it complained of.
+    """Run to the end; what its last line of stdout says. Raises BenchFailed with what it complained `of`.
 
     `each_second` is called about once a second meanwhile. What the program says must fit into a pipe.
     """
     name = Path(command[0]).name
-    child = subprocess.Popen(
+    with subprocess.Popen(
         _pinned(cpu, command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    try:
-        for _ in range(math.ceil(timeout_s)):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(1.0)
-                break
-            each_second()
-        else:
-            raise BenchFailed(f"{name} did not end within {timeout_s:.0f} s")
-        out, errors = child.communicate()
-    finally:
-        child.kill()
-        child.wait()
+    ) as child:
+        try:
+            for _ in range(math.ceil(timeout_s)):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(1.0)
+                    break
+                each_second()
+            else:
+                raise BenchFailed(f"{of}: {name} did not end within {timeout_s:.0f} s")
+            out, errors = child.communicate()
+        finally:
+            child.kill()
     lines = out.decode().strip().splitlines()
     if child.returncode != 0 or not lines:
         said = errors.decode(errors="replace").strip() or "\n".join(lines[-3:]) or "nothing"
-        raise BenchFailed(f"{name} ended with {child.returncode} and said: {said}")
+        raise BenchFailed(f"{of}: {name} ended with {child.returncode} and said: {said}")
     result: dict[str, Any] = json.loads(lines[-1])
     return result
 

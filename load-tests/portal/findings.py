@@ -15,7 +15,11 @@ PERIOD_MS = 1000 / CHUNKS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """All samples of one run. `throughput` by connections; `decoys`: how many misleading bodies were routed right."""
+    """All samples of one run.
+
+    `throughput` by connections; `decoys`: how many misleading bodies were routed right; `broken`: why the streams ended
+    before all of their rounds were played, "" if they were.
+    """
 
     throughput: Mapping[int, Rounds[Throughput]]
     latency: Rounds[Latency]
@@ -23,6 +27,7 @@ class Findings:
     decoys: Mapping[str, str]
     versions: Mapping[str, str]
     plan: Plan
+    broken: str = ""
 
     def rps_vs(self, peer: str) -> float:
         """The portal's requests per second and core as a multiple of the peer's, at the worst number of connections."""
@@ -63,7 +68,8 @@ def as_json(found: Findings) -> str:
             "throughput": {n: [_dicts(each) for each in rounds] for n, rounds in found.throughput.items()},
             "latency": [_dicts(each) for each in found.latency],
             "streams": [{name: _stream(sample) for name, sample in each.items()} for each in found.streams],
-            "delayed_chunks": {name: found.delayed(name) for name in found.streams[0]},
+            "delayed_chunks": {name: found.delayed(name) for each in found.streams[:1] for name in each},
+            "streams_broken": found.broken,
             "decoys": dict(found.decoys),
             "result": json.loads(last_line(found)),
         },

@@ -13,7 +13,8 @@ from portal.build import HERE, Programs
 from portal.machine import BenchFailed, Cores, busy_s
 from portal.subjects import Subject
 
-_GRACE_S = 30.0
+# How much longer than planned a program may take; the stream client waits 40 s for its streams to begin.
+_GRACE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Bench:
         command = ["wrk", "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--timeout", "10s", "--latency"]
         command += ["-s", str(HERE / "programs" / "post.lua"), url, "--", *self._requests(subject)]
         busy, cpu, begun = busy_s(self.cores.proxy), subject.cpu_s(), time.monotonic()
-        said = children.run_json(command, cpu=self.cores.load, timeout_s=seconds + _GRACE_S)
+        said = children.run_json(subject.name, command, cpu=self.cores.load, timeout_s=seconds + _GRACE_S)
         wall = time.monotonic() - begun
         cpu, busy = subject.cpu_s() - cpu, busy_s(self.cores.proxy) - busy
         wrong = {what: said[what] for what in ("not_2xx", "broken", "timeouts") if said[what]}
@@ -106,7 +107,7 @@ class Bench:
     def latency(self, subject: Subject, requests: int) -> Latency:
         """One request after the other on one connection."""
         command = [str(self.programs.latency), str(subject.ports[0]), str(requests), *self._requests(subject)]
-        said = children.run_json(command, cpu=self.cores.load, timeout_s=requests * 0.01 + _GRACE_S)
+        said = children.run_json(subject.name, command, cpu=self.cores.load, timeout_s=requests * 0.01 + _GRACE_S)
         return Latency(said["p50_us"] / 1000, said["p99_us"] / 1000, said["max_us"] / 1000)
 
     def streams(self, subject: Subject, count: int, per_second: int, seconds: float) -> Streams:
@@ -121,6 +122,7 @@ class Bench:
         sample()
         cpu, begun = subject.cpu_s(), time.monotonic()
         said = children.run_json(
+            subject.name,
             [*command, str(subject.ports[0])],
             cpu=self.cores.load,
             timeout_s=spread_s + seconds + _GRACE_S,

@@ -20,7 +20,9 @@ _NO_PROXY = "–"
 
 def tables(found: Findings) -> str:
     """Everything for people."""
-    parts = [_throughput(found), _latency(found), _streams(found), _about(found), _goals(found), *_doubts(found)]
+    streams = [_streams(found)] if found.streams else []
+    broken = [f"STREAMS BROKE: {found.broken}"] if found.broken else []
+    parts = [_throughput(found), _latency(found), *streams, *broken, _about(found), _goals(found), *_doubts(found)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -127,7 +129,7 @@ def _goals(found: Findings) -> str:
         ("requests/CPU second ÷ Caddy's", f"{found.per_cpu_vs('caddy'):.2f}", "", ""),
         _goal("added p50 ms", found.added_ms("portal", "p50_ms"), _ADDED_P50_MS, "at most"),
         _goal("added p99 ms", found.added_ms("portal", "p99_ms"), _ADDED_P99_MS, "at most"),
-        _goal("delayed chunks", sum(found.delayed("portal")), 0, "at most"),
+        *([_goal("delayed chunks", sum(found.delayed("portal")), 0, "at most")] if found.streams else []),
     ]
     title = "The portal (the ratios at the number of connections that is worst for it)"
     return table(title, ("", "reached", "goal", ""), rows)

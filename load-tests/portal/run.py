@@ -12,7 +12,7 @@ from pathlib import Path
 from portal import rounds, routes, subjects
 from portal.build import build
 from portal.findings import Findings
-from portal.machine import Cores, check_programs, cores, raise_descriptor_limit
+from portal.machine import BenchFailed, Cores, check_programs, cores, raise_descriptor_limit
 from portal.measures import Bench, Latency, Streams, Throughput
 from portal.plan import CHUNKS_PER_S, Plan
 from portal.subjects import Subject
@@ -50,11 +50,11 @@ def _run(plan: Plan, tell: Tell, folder: Path, cpus: Cores) -> Findings:
         tell(f"routes are right; misleading bodies routed right: {', '.join(f'{n} {d}' for n, d in decoys.items())}")
         throughput = {count: _throughput(bench, plan, running, count, tell) for count in plan.connections}
         latency = _latency(bench, plan, running, tell)
-        streams = _streams(bench, plan, running, tell)
+        streams, broken = _streams(bench, plan, running, tell)
         for each in running.values():
             if not each.is_direct:
                 each.check_metrics(at_least=sum(_requests(throughput, each.name)))
-    return Findings(throughput, latency, streams, decoys, _versions(), plan)
+    return Findings(throughput, latency, streams, decoys, _versions(), plan, broken)
 
 
 @contextlib.contextmanager
@@ -91,17 +91,25 @@ def _latency(bench: Bench, plan: Plan, running: Mapping[str, Subject], tell: Tel
     )
 
 
-def _streams(bench: Bench, plan: Plan, running: Mapping[str, Subject], tell: Tell) -> list[dict[str, Streams]]:
+def _streams(
+    bench: Bench, plan: Plan, running: Mapping[str, Subject], tell: Tell
+) -> tuple[list[dict[str, Streams]], str]:
+    """The rounds, and why they ended early: a broken stream must be told, but not cost the minutes before it."""
+    heard: list[dict[str, Streams]] = []
+
     def done(number: int, samples: Mapping[str, Streams]) -> None:
+        heard.append(dict(samples))
         told = ", ".join(f"{name} worst {sample.at(1.0):.1f} ms" for name, sample in samples.items())
         tell(f"{plan.streams} streams, round {number} of {plan.stream_rounds}: {told}")
 
-    return rounds.play(
-        list(running),
-        plan.stream_rounds,
-        lambda name: bench.streams(running[name], plan.streams, CHUNKS_PER_S, plan.stream_s),
-        done,
-    )
+    def measure(name: str) -> Streams:
+        return bench.streams(running[name], plan.streams, CHUNKS_PER_S, plan.stream_s)
+
+    try:
+        return rounds.play(list(running), plan.stream_rounds, measure, done), ""
+    except BenchFailed as failed:
+        tell(f"the streams broke: {failed}")
+        return heard, str(failed)
 
 
 def _requests(throughput: Mapping[int, list[dict[str, Throughput]]], name: str) -> Iterator[int]:

@@ -22,6 +22,7 @@
 namespace {
 
 constexpr uint64_t kSecond = 1'000'000'000;
+constexpr double kPatienceS = 40;  // after the last should have begun
 
 struct Stream {
   explicit Stream(int of) : fd(of) {}
@@ -88,10 +89,10 @@ int main(int argc, char** argv) {
   const int epoll = epoll_create1(EPOLL_CLOEXEC);
   std::vector<std::unique_ptr<Stream>> streams;
   Window window;
-  const uint64_t start = now_ns(), give_up = start + static_cast<uint64_t>((spread_s + 20) * kSecond);
+  const uint64_t start = now_ns(), give_up = start + static_cast<uint64_t>((spread_s + kPatienceS) * kSecond);
   epoll_event events[512];
   while (now_ns() < window.to_ns || now_ns() - window.to_ns < kSecond) {
-    if (streams.size() < wanted && now_ns() - start >= streams.size() * spread_s / wanted * kSecond) {
+    while (streams.size() < wanted && now_ns() - start >= streams.size() * spread_s / wanted * kSecond) {
       const int fd = connect_to(atoi(argv[6 + streams.size() % (argc - 6)]), SOCK_NONBLOCK);
       streams.push_back(std::make_unique<Stream>(fd));
       epoll_event event{.events = EPOLLOUT, .data = {.ptr = streams.back().get()}};

@@ -110,6 +110,15 @@ def test_what_makes_figures_doubtful_is_said(sample: Throughput, said: str) -> N
     assert said in tables(replace(FOUND, throughput={**FOUND.throughput, 32: [round_of_32]}))
 
 
+def test_streams_that_broke_are_told_and_the_rest_is_kept() -> None:
+    broken = replace(FOUND, streams=[], broken="caddy: streams ended with 1 and said: only 7 of 9 streams began")
+    assert "\n\nSTREAMS BROKE: caddy: streams ended with 1" in tables(broken)
+    assert "delayed chunks" not in tables(broken)
+    assert last_line(broken) == last_line(FOUND)
+    assert json.loads(as_json(broken))["streams_broken"].startswith("caddy")
+    assert "BROKE" not in tables(FOUND)
+
+
 def test_without_a_proxy_no_proxy_figures_are_shown() -> None:
     row = next(line for line in tables(FOUND).splitlines() if "32 connections, direct" in line)
     assert re.split(r"\s{2,}", row.strip())[1:] == ["60,000", "60,000–60,000", "–", "–", "–", "–", "1.00", "2.00"]

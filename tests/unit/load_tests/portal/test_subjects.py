@@ -1,14 +1,17 @@
 """The bench's measures on the real portal: command line, table and metrics are as the bench expects."""
 
 import shutil
+import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from portal import routes, subjects
+from portal import children, routes, subjects
 from portal.build import Programs
+from portal.controller import controller
 from portal.machine import BenchFailed, Cores
 from portal.measures import Bench
 from portal.subjects import Subject
@@ -53,6 +56,33 @@ def test_its_streams_are_measured_chunk_by_chunk(portal: Subject, bench: Bench) 
     measured = bench.streams(portal, 10, 50, 0.5)
     assert len(measured.delays_ms) + measured.missing == 250
     assert measured.memory_bytes >= measured.memory_before_bytes > 2**20
+
+
+def test_streams_that_break_name_who_broke_them(bench: Bench) -> None:
+    with socket.socket() as deaf:  # bound, but nobody listens
+        deaf.bind(("127.0.0.1", 0))
+        subject = Subject("caddy", (deaf.getsockname()[1],) * 4)
+        with pytest.raises(BenchFailed, match=r"^caddy: streams ended with 1 and said: send: Connection refused$"):
+            bench.streams(subject, 2, 50, 0.5)
+
+
+def test_a_measure_that_does_not_end_is_ended(cores: Cores) -> None:
+    with pytest.raises(BenchFailed, match=r"^portal: sleep did not end within 1 s$"):
+        children.run_json("portal", ["sleep", "60"], cpu=cores.load, timeout_s=1.0)
+
+
+def test_a_portal_that_ends_in_the_middle_of_a_report_is_no_error(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set(threading.enumerate())
+    with controller(folder / "c.sock", [1, 2, 3, 4]):
+        with socket.socket(socket.AF_UNIX) as gone:
+            gone.connect(str(folder / "c.sock"))
+            gone.sendall(b"POST /v1/internal/portal HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}")
+            gone.recv(1)  # the rest of the answer stays unread, which resets the connection
+        for thread in set(threading.enumerate()) - before:
+            thread.join(0.5)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_proxy_that_does_not_begin_is_told_with_what_it_said(folder: Path, direct: Subject, cores: Cores) -> None:
