@@ -1,6 +1,6 @@
 # Every task of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-one lint fmt type prove reference clean
+.PHONY: help setup demo test test-one lint fmt type prove bench-portal reference clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -9,7 +9,7 @@ T ?= tests/unit
 KEEP ?=
 
 help: ## List the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: ## Make .venv with the engine's CPU build (about two minutes; at once if it is up to date)
 	@$(PYTHON) scripts/setup
@@ -38,7 +38,6 @@ type: setup ## mypy --strict
 prove: setup ## The long proofs, and the table of what they showed (about an hour; ARGS=--help)
 	@$(BIN)/python -m scripts.prove $(ARGS)
 
-.PHONY: bench-portal
 bench-portal: setup ## The portal against HAProxy and Caddy, about 6 minutes (ARGS=--quick: one; ARGS=--help)
 	@PYTHONPATH=load-tests $(BIN)/python -m portal $(ARGS)
 
