@@ -35,7 +35,7 @@ def parse(argv: list[str] | None = None) -> Options:
         ("--body-idle-s", limits.body_idle_s, "how long nothing more may come of a body that is being read"),
         ("--keep-alive-s", limits.keep_alive_s, "how long a connection may stay open without a request"),
     ):
-        parser.add_argument(option, type=float, default=default, help=f"{what} (default: %(default)g)")
+        parser.add_argument(option, type=_seconds, default=default, help=f"{what} (default: %(default)g)")
     given = parser.parse_args(argv)
     host, _, port = given.listen.rpartition(":")
     host = host.strip("[]")
@@ -50,6 +50,13 @@ def parse(argv: list[str] | None = None) -> Options:
         orphan_s=given.orphan_s,
         limits=replace(limits, head_s=given.head_s, body_idle_s=given.body_idle_s, keep_alive_s=given.keep_alive_s),
     )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text}: write a number of seconds above 0")
+    return seconds
 
 
 async def _serve(options: Options) -> None:

@@ -1,6 +1,7 @@
 """One connection of a client: its requests, one after the other, and the answers in the same order."""
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -18,6 +19,8 @@ from activator_ext.portal.request import Request
 _LINGER_S = 2.0
 # A client may send further requests before it has its answer; more than this wait in the network.
 _AHEAD = 4
+# TCP_CLOSE and TCP_CLOSE_WAIT of linux/tcp_states.h.
+_LEFT = (7, 8)
 # Between two requests.
 _NONE = Request()
 
@@ -117,7 +120,11 @@ class ClientConnection(asyncio.Protocol):
 
     def look(self, now_s: float) -> None:
         """Called now and then: whether the client takes too long."""
-        if self._transport is None or not self._is_awaited(now_s) or now_s < self._deadline_s:
+        if self._transport is None:
+            return
+        if self._paused and self._has_left():
+            self._transport.abort()
+        if not self._is_awaited(now_s) or now_s < self._deadline_s:
             return
         if self._closing or self._slow or (self._reading is _NONE and not self._queue):
             (self._transport.abort if self._slow or self._transport.is_closing() else self._transport.close)()
@@ -245,15 +252,19 @@ class ClientConnection(asyncio.Protocol):
         except httptools.HttpParserUpgrade as upgrade:
             if not self._closing:
                 self._without_upgrade()
-                self._feed(data[upgrade.args[0] :])
+                if rest := data[upgrade.args[0] :]:
+                    self._feed(rest)
 
     def _without_upgrade(self) -> None:
         """Go on in HTTP/1.1, as a server may (RFC 9110 §7.8): a parser that knows the framing, no upgrade, reads on."""
         length = self._reading.length
         framing = b"Transfer-Encoding: chunked" if length < 0 else b"Content-Length: %d" % length
-        self._parser = httptools.HttpRequestParser(
-            SimpleNamespace(on_body=self.on_body, on_message_complete=self.on_message_complete)
-        )
+
+        def whole() -> None:
+            self._parser = httptools.HttpRequestParser(self)
+            self.on_message_complete()
+
+        self._parser = httptools.HttpRequestParser(SimpleNamespace(on_body=self.on_body, on_message_complete=whole))
         self._parser.feed_data(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%b\r\n\r\n" % framing)
 
     def _turn(self) -> None:
@@ -265,6 +276,13 @@ class ClientConnection(asyncio.Protocol):
         exchange.head_arrived()
         if self._exchange is exchange and request.whole:
             exchange.body_arrived()
+
+    def _has_left(self) -> bool:
+        """Whether the client has closed its side: the kernel knows it also while nothing is read (tcp(7), TCP_INFO)."""
+        if self._transport is None:
+            return True
+        connection = self._transport.get_extra_info("socket")
+        return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _LEFT
 
     def _is_awaited(self, now_s: float) -> bool:
         """Whether the next step is the client's."""
@@ -310,7 +328,8 @@ class ClientConnection(asyncio.Protocol):
             self._exchange.refuse(refusal)
         else:
             self._turn()
-        self.read(False)
+        if not self._closing:  # answers before this one are still to come
+            self.read(False)
 
     def _close(self, *, linger: bool) -> None:
         self._closing = True

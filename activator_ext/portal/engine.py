@@ -45,33 +45,43 @@ class _Incoming:
         self.pieces: list[bytes] = []
 
     def close_head(self, status: int) -> None:
-        """The head is there."""
-        length: int | None = None
-        chunked = False
+        """The head is there; raises ValueError if it cannot be believed."""
         content_type = b""
         lines: list[bytes] = []
-        named: set[bytes] = set()
+        hop: list[tuple[bytes, bytes]] = []
         for name, value in self.fields:
             low = name.lower()
-            if low == b"content-length":
-                length = int(value)
-            elif low not in NOT_HANDED_BACK:
-                lines += (name, b": ", value, b"\r\n")
-                if low == b"content-type":
-                    content_type = value
-            elif low == b"transfer-encoding":
-                chunked = True
-            elif low == b"connection":
-                named |= {each.strip().lower() for each in value.split(b",")}
-        if named - _FOR_THIS_HOP:
+            if low in NOT_HANDED_BACK:
+                hop.append((low, value))
+                continue
+            lines += (name, b": ", value, b"\r\n")
+            if low == b"content-type":
+                content_type = value
+        length, chunked, named = _framing(hop)
+        if named:
             kept = [(name, value) for name, value in self.fields if name.lower() not in named | NOT_HANDED_BACK]
             lines = [part for name, value in kept for part in (name, b": ", value, b"\r\n")]
         if status in (204, 304):
-            length = 0
-        elif chunked:
-            length = None
+            length, chunked = 0, False
         self.until_close = length is None and not chunked
         self.head = AnswerHead(status, lines, content_type, length)
+
+
+def _framing(hop: list[tuple[bytes, bytes]]) -> tuple[int | None, bool, set[bytes]]:
+    """Length of the body, whether it comes in chunks, and the fields that are for this hop alone."""
+    length: int | None = None
+    chunked = False
+    named: set[bytes] = set()
+    for name, value in hop:
+        if name == b"content-length":
+            length = int(value)
+        elif name == b"transfer-encoding":
+            if chunked or value.strip(b" \t").lower() != b"chunked":
+                raise ValueError("a framing that nobody asked for")
+            chunked = True
+        elif name == b"connection":
+            named |= {each.strip().lower() for each in value.split(b",")} - _FOR_THIS_HOP
+    return length, chunked, named
 
 
 class EngineConnection(asyncio.Protocol):
@@ -187,8 +197,8 @@ class EngineConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Called by the parser."""
         status = self._parser.get_status_code()
-        if status == 101:
-            raise ValueError("an upgrade that nobody asked for")
+        if status == 101 or status > 599 or self._parser.get_http_version() not in ("1.0", "1.1"):
+            raise ValueError("an upgrade that nobody asked for, or no HTTP/1.1")
         # Below 200 it is an interim answer: the next one counts.
         if status >= 200 and self._answer.head is None:
             self._answer.close_head(status)

@@ -81,6 +81,8 @@ class Exchange:
         """More of the body has arrived, perhaps too much to be kept."""
         if self._streamed:
             self._send_on()
+            if self._connection is None and sum(map(len, self._request.chunks)) > self._door.limits.kept_body_bytes:
+                self._client.read(False)
         elif self._request.size > self._door.limits.kept_body_bytes:
             self._stream_body()
 
@@ -94,7 +96,7 @@ class Exchange:
             if self._request.method == b"GET" and where.path.startswith(models.PATH):
                 self._list_models(where)
                 return
-            body = decoded(self._request, where, self._door.limits.kept_body_bytes)
+            body = decoded(self._request, self._door.limits.kept_body_bytes)
             self._intake = by_body(self._request, body, where, self._door.table)
             self._go(self._intake.service)
         except Refused as refused:
@@ -180,12 +182,11 @@ class Exchange:
         self._finish(None)
 
     def _stream_body(self) -> None:
-        """From now on the body is sent on as it comes: what is not here yet waits in the network for an engine."""
+        """From now on the body is sent on as it comes: up to the limit here, the rest in the network for an engine."""
         try:
             self._intake = by_head(self._request, self._found(), self._door.limits.kept_body_bytes)
             self._streamed = True
             self._attempts_left = 1
-            self._client.read(False)
             self._go(self._intake.service)
         except Refused as refused:
             self._refuse(refused.refusal)
@@ -201,7 +202,9 @@ class Exchange:
     async def _wait(self, service: str) -> None:
         beat = (lambda text: self._reply.beat(service, text)) if self._intake.streaming else None
         try:
-            ticket = self._door.enter(service, self._request.size)
+            # Of a body that is still to come, as much may be here as is kept of others.
+            size = self._door.limits.kept_body_bytes if self._streamed else self._request.size
+            ticket = self._door.enter(service, size)
             try:
                 # Kept here at once: a client that leaves in this very moment must give it back.
                 self._endpoint = await Wait(self._door, ticket, self._avoid, beat).endpoint()
@@ -238,10 +241,10 @@ class Exchange:
         path = prefix + self._intake.path_query
         self._connection = connection
         if self._streamed:
+            self._client.read(True)
             length = request.length if request.length >= 0 else None
             connection.ask(self, to_engine(request, path, authority, length), b"", whole=False)
             self._send_on()
-            self._client.read(True)
         else:
             body = request.body()
             connection.ask(self, to_engine(request, path, authority, len(body)), body, whole=True)

@@ -22,6 +22,8 @@ from activator_ext.portal.request import Request
 from activator_ext.portal.table import AmbiguousName, Table, UnknownName
 from runtime.contract import Route
 
+_ENCODINGS = ("gzip", "x-gzip", "deflate")
+
 
 class Target(NamedTuple):
     """Where a request points before its body is read. `path` is still encoded, query included in `path_query`.
@@ -87,8 +89,15 @@ def _prefixed(target: bytes, table: Table) -> Target:
 
 def may_come(request: Request, where: Target, limit: int) -> None:
     """Whether the body need be sent at all; raises Refused."""
-    if request.length > limit and where.route is None:
+    if where.route is not None:
+        return
+    if request.length > limit:
         raise Refused(_too_large(limit))
+    if b"content-encoding" in request.fields:
+        encoding = request.text(b"content-encoding").lower()
+        if encoding not in ("", "identity", *_ENCODINGS):
+            hint = f"a body in {encoding!r} is not read to find its model: use gzip, or the path /NAMESPACE/NAME/v1/…"
+            raise Refused(invalid(hint, "encoding_unsupported", 415))
 
 
 def by_head(request: Request, where: Target, limit: int) -> Intake:
@@ -118,19 +127,16 @@ def by_body(request: Request, body: bytes, where: Target, table: Table) -> Intak
     return Intake(route.service, where.path_query, fields.stream is True or _accepts_stream(request))
 
 
-def decoded(request: Request, where: Target, limit: int) -> bytes:
+def decoded(request: Request, limit: int) -> bytes:
     """The whole body, plain from here on if its encoding is one that we know; raises Refused."""
     body = request.body()
     if b"content-encoding" not in request.fields:
         return body
     encoding = request.text(b"content-encoding").lower()
-    if encoding in ("gzip", "x-gzip", "deflate") and body:
+    if encoding in _ENCODINGS:
         body = _unpacked(body, encoding, limit)
         request.chunks = [body]
     elif encoding not in ("", "identity"):
-        if where.route is None:
-            hint = f"a body in {encoding!r} is not read to find its model: use gzip, or the path /NAMESPACE/NAME/v1/…"
-            raise Refused(invalid(hint, "encoding_unsupported", 415))
         request.lines.append(b"Content-Encoding: %b\r\n" % request.fields[b"content-encoding"])
     return body
 

@@ -46,7 +46,7 @@ class Limits:
     stalled_s: float = 300.0
     """How long a client may take nothing of an answer that is there for it; then its connection is closed."""
 
-    target_bytes: int = 8190
+    target_bytes: int = 8192
     """The longest request target."""
 
     head_bytes: int = 64 * 2**10

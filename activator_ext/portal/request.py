@@ -1,5 +1,7 @@
 """One request as it came on the wire: head checked, body kept as far as it has arrived."""
 
+import re
+
 from activator_ext.portal.refusals import Refusal, invalid
 
 # RFC 9110 §7.6.1 and the two that proxies also keep to themselves, and what is set anew for the engine: framing and
@@ -13,6 +15,9 @@ _SEEN = frozenset(b"accept content-type traceparent".split()) | _NOT_SENT_ON
 _ONCE = frozenset(b"host content-length transfer-encoding content-encoding".split())
 _FOR_THIS_HOP = frozenset((b"keep-alive", b"close", b"upgrade", b"te"))
 
+# RFC 3986 §3.2.2: a registered name or an address, and a port; no user, no path.
+_HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%-]*(:[0-9]*)?|\[[0-9A-Fa-f:.]+\](:[0-9]*)?").fullmatch
+
 _CHUNKED = -1
 
 
@@ -21,8 +26,8 @@ class Request:
 
     `head`: the name and value of each field as they came. `lines`: those for the engine, in pieces to be joined.
     `fields`: those that the portal looks at, by name in small letters. `length` is the body's in bytes, -1 if it comes
-    in chunks. `whole`: all of the body has arrived. `upgrade`: the protocol that the client would rather speak; it gets
-    HTTP/1.1, once. `bad`: it cannot be read on, for this reason.
+    in chunks. `whole`: all of the body has arrived. `upgrade`: the protocol that the client would rather speak.
+    `bad`: it cannot be read on, for this reason.
     """
 
     method = b""
@@ -54,12 +59,14 @@ class Request:
             return invalid(f"HTTP/{version} is not spoken here; use HTTP/1.1", "http_version", 505)
         if refusal := self._framing():
             return refusal
-        if not self.target.startswith(b"/"):
-            self._absolute()
-        if not self.target.startswith(b"/") or b"#" in self.target or not self.target.isascii():
-            return invalid("the request's target must be a path like /v1/chat/completions", "bad_request")
-        if self.http11 and b"host" not in self.fields:
-            return invalid("an HTTP/1.1 request must carry a Host header", "bad_request")
+        if method in (b"GET", b"POST"):  # others are refused in any case, and have targets of their own
+            if not self.target.startswith(b"/"):
+                self._absolute()
+            if not self.target.startswith(b"/") or b"#" in self.target or not self.target.isascii():
+                return invalid("the request's target must be a path like /v1/chat/completions", "bad_request")
+        host = self.fields.get(b"host", None if self.http11 else b"")
+        if host is None or not _HOST(host):
+            return invalid("an HTTP/1.1 request must carry a Host header, NAME or NAME:PORT", "bad_request")
         return None
 
     def body(self) -> bytes:
@@ -93,7 +100,6 @@ class Request:
                 self._drop(tokens - _FOR_THIS_HOP)
             if b"upgrade" in tokens:
                 self.upgrade = fields.get(b"upgrade", b"").lower()
-                self.keep_alive = False
         return None
 
     def _framing(self) -> Refusal | None:
