@@ -23,7 +23,7 @@ def judge(up: Up, *, examples: int, number: int) -> Report:
 
 
 def test_a_little(up: Up) -> None:
-    report = judge(up, examples=15, number=1)
+    report = judge(up, examples=10, number=1)
     assert report.statuses["POST /v1/holds"].keys() >= {201, 422}
     assert report.statuses["GET /v1/services/{ns}/{name}/preview"].keys() >= {200, 422}
 

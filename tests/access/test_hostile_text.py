@@ -93,6 +93,15 @@ def test_names_and_paths_in_files(up: Up) -> None:
         path.unlink()
 
 
+def test_the_logs_of_our_processes(up: Up) -> None:
+    hostile = httpx.post(f"http://{up.portal}/v1/completions", json={"model": HOSTILE, "prompt": HOSTILE}, timeout=10)
+    assert hostile.status_code == 404
+    assert hostile.json()["error"]["message"].isprintable()
+    logs = list((up.state / "logs").iterdir())
+    assert {path.name for path in logs} >= {"host.log", "portal.log"}
+    assert [path.name for path in logs if not tame(path.read_text())] == []
+
+
 def test_metrics_have_no_label_that_others_write(up: Up) -> None:
     httpx.post(f"http://{up.portal}/v1/completions", json={"model": HOSTILE, "prompt": "x"}, timeout=10)
     httpx.get(f"http://{up.portal}/{FORGED}", headers={"Host": "evil.example"}, timeout=10)

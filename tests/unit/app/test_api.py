@@ -1,5 +1,6 @@
 """Every path of the API over a fake controller: answers, refusals, the guard, the OpenAPI document."""
 
+import hmac
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -182,6 +183,20 @@ async def test_without_the_token_nothing_is_told(api: httpx.AsyncClient, path: s
     assert (response.status_code, response.json()["error"]["code"]) == (401, "no-token")
     assert response.headers["www-authenticate"] == "Bearer"
     assert "state directory" in response.json()["error"]["message"]
+
+
+async def test_a_token_is_compared_in_constant_time(api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    real = hmac.compare_digest
+
+    def noted(given: bytes, known: bytes) -> bool:
+        compared.append((given, known))
+        return real(given, known)
+
+    monkeypatch.setattr(hmac, "compare_digest", noted)
+    for given in ("the-tokem", "x"):
+        assert (await api.get("/v1/services", headers={"Authorization": f"Bearer {given}"})).status_code == 401
+    assert compared == [(b"the-tokem", TOKEN.encode()), (b"x", TOKEN.encode())]
 
 
 async def test_two_authorization_headers_are_refused(api: httpx.AsyncClient) -> None:
