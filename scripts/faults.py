@@ -133,7 +133,10 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
                 "disk full while `up` serves, its logs included",
                 "starts, answers and streams go on; what cannot be kept is refused (503); said once; with room again "
                 "it is as before",
-                ("test_disk.py::test_a_disk_that_fills_while_it_serves",),
+                (
+                    "test_disk.py::test_a_disk_that_fills_while_it_serves",
+                    "test_disk.py::test_a_full_disk_for_logs_alone",
+                ),
             ),
             Row(
                 "portal, host, controller killed on a full disk",

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,11 @@ from tests.serving import running, wait_for
 SIZE_KIB = 4096
 
 
-@pytest.fixture
-def small(up: ChaosUp) -> Iterator[Path]:
-    """The state directory, a file system of its own of 4 MiB in memory."""
-    up.state.mkdir(mode=0o700)
+@contextmanager
+def disk_of_its_own(directory: Path) -> Iterator[Path]:
+    """The directory, a file system of its own of 4 MiB in memory; skips where none can be had."""
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SIZE_KIB}k,mode=0700", "tmpfs", str(up.state)],
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE_KIB}k,mode=0700", "tmpfs", str(directory)],
         capture_output=True,
         text=True,
         check=False,
@@ -26,9 +26,17 @@ def small(up: ChaosUp) -> Iterator[Path]:
     if made.returncode != 0:
         pytest.skip(f"a tmpfs needs the right to mount (root, CAP_SYS_ADMIN): {made.stderr.strip()}")
     try:
-        yield up.state
+        yield directory
     finally:
-        subprocess.run(["umount", "--lazy", str(up.state)], check=True)
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+@pytest.fixture
+def small(up: ChaosUp) -> Iterator[Path]:
+    """The state directory on a small disk."""
+    up.state.mkdir(mode=0o700)
+    with disk_of_its_own(up.state):
+        yield up.state
 
 
 def fill(directory: Path) -> Path:
@@ -88,6 +96,27 @@ def test_parts_killed_on_a_full_disk_come_back(up: ChaosUp, small: Path, row: Ro
         serves_again(up)
         up.never_two()
     row.tell(done="portal, host, controller killed on a full disk", outcome="replaced; the next up names the full disk")
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("name", ["logs", "engines"])
+def test_a_full_disk_for_logs_alone(up: ChaosUp, row: Row, name: str) -> None:
+    """Nothing is written of what happens; what happens goes on, from the first start."""
+    up.serve("chat")
+    directory = up.state / name
+    up.state.mkdir(mode=0o700)
+    for each in (directory, up.state / "engines" / "test" / "chat" / "0"):
+        each.mkdir(parents=True, exist_ok=True)
+    with disk_of_its_own(directory):
+        (directory / "test" / "chat" / "0" / "run").mkdir(parents=True)
+        fill(directory)
+        with running(up):
+            serves_again(up)
+            for part in ("portal", "host"):
+                up.kill(part)
+                serves_again(up, within_s=30)
+        assert "Traceback" not in up.said()
+    row.tell(done=f"{name}/ on a full disk from the start", outcome="serves; portal and host are replaced when killed")
 
 
 def test_an_up_on_a_full_disk_names_it(up: ChaosUp, small: Path, row: Row) -> None:
