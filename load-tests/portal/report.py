@@ -162,4 +162,10 @@ def _doubts(found: Findings) -> list[str]:
             f"Doubtful: the proxy's core was never full ({', '.join(idle)} connections): wrk and the null backend, "
             "which share the other core, were the limit there. Requests per CPU second hold."
         )
+    late_ms = max((each["direct"].at(1.0) for each in found.streams), default=0.0)
+    if late_ms > PERIOD_MS:
+        doubts.append(
+            f"Doubtful: without a proxy chunks were up to {late_ms:.0f} ms late, more than a period: the load itself "
+            "did not get its core in time, so that few chunks can count as delayed."
+        )
     return doubts

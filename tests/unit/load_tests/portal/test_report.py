@@ -110,6 +110,11 @@ def test_what_makes_figures_doubtful_is_said(sample: Throughput, said: str) -> N
     assert said in tables(replace(FOUND, throughput={**FOUND.throughput, 32: [round_of_32]}))
 
 
+def test_a_load_that_is_late_by_itself_is_doubtful() -> None:
+    late = {**FOUND.streams[0], "direct": streams(0.1, 20.1)}
+    assert "without a proxy chunks were up to 20 ms late" in tables(replace(FOUND, streams=[FOUND.streams[0], late]))
+
+
 def test_streams_that_broke_are_told_and_the_rest_is_kept() -> None:
     broken = replace(FOUND, streams=[], broken="caddy: streams ended with 1 and said: only 7 of 9 streams began")
     assert "\n\nSTREAMS BROKE: caddy: streams ended with 1" in tables(broken)
