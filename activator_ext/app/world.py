@@ -112,10 +112,22 @@ class World:
             replicas.append(ReplicaView(id=replica.id, warmth=warmth, since=replica.since, ready_at=replica.ready_at))
         return tuple(replicas)
 
+    def _standing(self, service: ServiceId) -> tuple[ReplicaView, ...]:
+        """Its replicas, one for each that is wanted: an older one that serves until its successor is ready is none.
+
+        While an edited engine starts, both live; to count both would ask for another one.
+        """
+        view = self.host_service(service)
+        stale = {replica.id for replica in view.replicas if replica.stale} if view is not None else set()
+        replicas = self.replicas(service)
+        current = sum(replica.id not in stale for replica in replicas)
+        older = [replica for replica in replicas if replica.id in stale]
+        return tuple(replica for replica in replicas if replica.id not in stale or replica not in older[:current])
+
     def _observed(self, service: ServiceId, now: datetime) -> ServiceObservation:
         view = self.host_service(service)
         return ServiceObservation(
-            replicas=self.replicas(service),
+            replicas=self._standing(service),
             queue=self.queue(service, now),
             next_kind=StartKind(view.next_kind.value) if view is not None else StartKind.COLD_NODE,
             lead_samples=self.lead_samples.get(service, ()),

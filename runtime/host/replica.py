@@ -9,6 +9,13 @@ from runtime.contract import EngineSpec, Failure, ReplicaView, StartRecord, Warm
 from runtime.engine.start import EngineStart, RunningEngine, StartFailed
 from runtime.host.plan import Held, Phase
 
+LET_GO_S = 2.0
+"""From being told to stop to the first step towards it.
+
+The portal hears of it by way of the controller, some ten milliseconds later, more on a busy machine; a request that it
+sends meanwhile must not meet an engine that refuses it.
+"""
+
 
 class Replica:
     """Drives one `EngineStart` to ready and watches the engine until it ends or is told to stop.
@@ -36,6 +43,7 @@ class Replica:
         self._since = clock()
         self._stopping = asyncio.Event()
         self._drain_s = spec.drain_timeout_s
+        self._let_go_s = LET_GO_S
         self.ready_at: datetime | None = None
         self.digest = digest
         self.ordinal = ordinal
@@ -46,11 +54,15 @@ class Replica:
         self.task = asyncio.create_task(self._live(), name=f"replica {self._start.record.replica}")
 
     def stop(self, drain_s: float | None = None) -> None:
-        """Drain within `drain_s` (None: the spec's) and stop; a start under way is cancelled. Idempotent."""
+        """Drain and stop; a start under way is cancelled. Idempotent.
+
+        `drain_s` None: this replica goes and the host stays, so it drains within the spec's time. Else the host itself
+        ends, and whoever still sends requests learns it as soon as from the portal.
+        """
         if self._stopping.is_set():
             return
         if drain_s is not None:
-            self._drain_s = drain_s
+            self._drain_s, self._let_go_s = drain_s, 0.0
         self._stopping.set()
         self._since = self._clock()
         self._on_change()
@@ -129,6 +141,7 @@ class Replica:
             await asyncio.wait({died, stop}, return_when=asyncio.FIRST_COMPLETED)
             if died.done() and not self._stopping.is_set():
                 return died.result()
+            await asyncio.wait({died}, timeout=self._let_go_s)
             return None
         finally:
             stop.cancel()

@@ -97,7 +97,8 @@ class Supervisor:
         if digest != service.digest or not same_golden(order.spec, service.spec):
             self._try_anew(name, service)
         service.spec, service.digest, service.wanted, service.forgotten = order.spec, digest, order.replicas, False
-        service.asked_again, service.stuck_after_s = True, order.stuck_after_s
+        # What asks during a back-off may be gone at its end: who still wants it then says so then.
+        service.asked_again, service.stuck_after_s = service.retry_at is None, order.stuck_after_s
         self._reconcile(name)
 
     def forget(self, name: str) -> None:
@@ -113,8 +114,9 @@ class Supervisor:
         service = self._services.get(name)
         if service is None or service.forgotten:
             return False
-        if service.wanted == 0 or not service.asked_again:
-            service.wanted, service.t0, service.asked_again = max(service.wanted, 1), self._clock(), True
+        if service.wanted == 0 or (not service.asked_again and service.retry_at is None):
+            service.wanted, service.t0 = max(service.wanted, 1), self._clock()
+            service.asked_again = service.retry_at is None
             service.why = "asked for by the portal while no controller answered"
             self._reconcile(name)
         return True

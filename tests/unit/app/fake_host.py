@@ -65,6 +65,12 @@ class FakeHost:
         wanted = {"replicas_wanted": order.replicas, "replicas": tuple(replicas), "retry_at": retry_at}
         self._put(view.model_copy(update=wanted))
 
+    def replacing(self, service: str) -> None:
+        """The service's replica is of an older spec and serves until its successor, which starts, is ready."""
+        view = self._services[service]
+        old = view.replicas[0].model_copy(update={"stale": True})
+        self._put(view.model_copy(update={"replicas": (old, self._begin(self.orders[-1], 1))}))
+
     def wants(self, service: str, replicas: int) -> None:
         """It brings the service to so many by itself, whatever was ordered."""
         self._put(self._services[service].model_copy(update={"replicas_wanted": replicas}))
