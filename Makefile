@@ -1,6 +1,6 @@
 # Every task of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-one lint fmt type prove bench-portal reference clean
+.PHONY: help setup compile demo test test-one lint fmt type prove bench-portal reference clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -14,10 +14,13 @@ help: ## List the targets
 setup: ## Make .venv with the engine's CPU build (about two minutes; at once if it is up to date)
 	@$(PYTHON) scripts/setup
 
-demo: setup ## Serve a model from zero on a real engine and prove it (under 8 minutes; KEEP=1 leaves it serving)
+compile: setup ## Compile what a request passes through (by itself before demo, test, prove and bench-portal)
+	@$(BIN)/python -m scripts.compile_portal
+
+demo: setup compile ## Serve a model from zero on a real engine and prove it (under 8 minutes; KEEP=1 leaves it serving)
 	@KEEP=$(KEEP) $(BIN)/python -m demo.run
 
-test: setup lint type ## All checks: style, import arrows, types, tests, coverage of the core
+test: setup lint type compile ## All checks: style, import arrows, types, tests, coverage of the core
 	@$(BIN)/python -m scripts.gated
 
 test-one: setup ## One test or folder: make test-one T=tests/unit/core
@@ -35,10 +38,10 @@ fmt: setup ## Rewrite the files in the project's style
 type: setup ## mypy --strict
 	@$(BIN)/mypy
 
-prove: setup ## The long proofs, and the table of what they showed (about an hour; ARGS=--help)
+prove: setup compile ## The long proofs, and the table of what they showed (about an hour; ARGS=--help)
 	@$(BIN)/python -m scripts.prove $(ARGS)
 
-bench-portal: setup ## The portal against HAProxy and Caddy, about 6 minutes (ARGS=--quick: one; ARGS=--help)
+bench-portal: setup compile ## The portal against HAProxy and Caddy, about 6 minutes (ARGS=--quick: one; ARGS=--help)
 	@PYTHONPATH=load-tests $(BIN)/python -m portal $(ARGS)
 
 reference: setup ## Write docs/reference from the code

@@ -3,16 +3,17 @@
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import httptools
 
 from activator_ext.portal.exchange import Exchange
-from activator_ext.portal.limits import Limits
 from activator_ext.portal.refusals import Refusal, invalid
 from activator_ext.portal.request import Request
+
+if TYPE_CHECKING:
+    from activator_ext.portal.public import PublicFace
 
 # After a last answer, what the client still sends is read away for so long: closing with unread bytes resets the
 # connection, and the client would lose the answer with it (RFC 9112 §9.6).
@@ -25,29 +26,13 @@ _LEFT = (7, 8)
 _NONE = Request()
 
 
-class House(Protocol):
-    """What all connections share."""
+class ClientConnection:
+    """An asyncio.Protocol: parses what comes and gives each request its exchange when its turn is there.
 
-    limits: Limits
-    elapsed_s: Callable[[], float]
+    Without that base, for a compiled class can have none that is not.
+    """
 
-    def exchange(self, client: "ClientConnection", request: Request) -> Exchange:
-        """Begin an exchange."""
-
-    def ended(self) -> None:
-        """An exchange has ended."""
-
-    def joined(self, client: "ClientConnection") -> None:
-        """A connection is open."""
-
-    def left(self, client: "ClientConnection") -> None:
-        """It is closed."""
-
-
-class ClientConnection(asyncio.Protocol):
-    """Parses what comes and gives each request its exchange when its turn is there."""
-
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: "PublicFace") -> None:
         self._house = house
         self._limits = house.limits
         self._transport: asyncio.Transport | None = None
@@ -274,8 +259,12 @@ class ClientConnection(asyncio.Protocol):
         request = self._queue[0]
         exchange = self._exchange = self._house.exchange(self, request)
         exchange.head_arrived()
-        if self._exchange is exchange and request.whole:
+        if request.whole and self._has(exchange):
             exchange.body_arrived()
+
+    def _has(self, exchange: Exchange) -> bool:
+        """Whether it is still under way. A call, since compiled code relies on what mypy knows of an attribute."""
+        return self._exchange is exchange
 
     def _has_left(self) -> bool:
         """Whether the client has closed its side: the kernel knows it also while nothing is read (tcp(7), TCP_INFO)."""

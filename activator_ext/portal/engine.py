@@ -84,8 +84,11 @@ def _framing(hop: list[tuple[bytes, bytes]]) -> tuple[int | None, bool, set[byte
     return length, chunked, named
 
 
-class EngineConnection(asyncio.Protocol):
-    """Carries one request at a time. After a whole answer it goes back to its pool, if the engine keeps it open."""
+class EngineConnection:
+    """An asyncio.Protocol (see ClientConnection): carries one request at a time.
+
+    After a whole answer it goes back to its pool, if the engine keeps it open.
+    """
 
     def __init__(self, give_back: Callable[["EngineConnection"], None]) -> None:
         self.idle_since_s = 0.0

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 from urllib.parse import urlsplit
 
 from activator_ext.portal.engine import EngineConnection
@@ -43,8 +44,9 @@ class Engines:
 
         try:
             async with asyncio.timeout(self._connect_s):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: EngineConnection(give_back), where.hostname or "", where.port or 80
+                connection = EngineConnection(give_back)
+                await asyncio.get_running_loop().create_connection(
+                    lambda: cast("asyncio.Protocol", connection), where.hostname or "", where.port or 80
                 )
         except (OSError, ValueError) as error:  # TimeoutError is an OSError
             raise Unreachable(url) from error

@@ -1,13 +1,11 @@
 """What a request asks for: which service, which path at its engine, whether it wants a stream. Pure."""
 
-import json
 import zlib
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-import msgspec
-
+from activator_ext.portal.fields import read
 from activator_ext.portal.paths import forwardable, service_prefix
 from activator_ext.portal.refusals import (
     Refusal,
@@ -23,6 +21,7 @@ from activator_ext.portal.table import AmbiguousName, Table, UnknownName
 from runtime.contract import Route
 
 _ENCODINGS = ("gzip", "x-gzip", "deflate")
+_KNOWN = (*_ENCODINGS, "", "identity")
 
 
 class Target(NamedTuple):
@@ -42,15 +41,6 @@ class Intake(NamedTuple):
     service: str
     path_query: bytes
     streaming: bool
-
-
-class _Fields(msgspec.Struct, gc=False):
-    # All that routing needs; the decoder passes over everything else without building it (8 MiB in some 10 ms).
-    model: object = None
-    stream: object = None
-
-
-_decoder = msgspec.json.Decoder(_Fields)
 
 
 def target(request: Request, table: Table) -> Target:
@@ -95,7 +85,7 @@ def may_come(request: Request, where: Target, limit: int) -> None:
         raise Refused(_too_large(limit))
     if b"content-encoding" in request.fields:
         encoding = request.text(b"content-encoding").lower()
-        if encoding not in ("", "identity", *_ENCODINGS):
+        if encoding not in _KNOWN:
             hint = f"a body in {encoding!r} is not read to find its model: use gzip, or the path /NAMESPACE/NAME/v1/…"
             raise Refused(invalid(hint, "encoding_unsupported", 415))
 
@@ -118,10 +108,9 @@ def by_body(request: Request, body: bytes, where: Target, table: Table) -> Intak
     if route is not None and not (body and request.text(b"content-type").partition(";")[0].strip().endswith("json")):
         return _of(request, where, route)
     try:
-        fields = _decoder.decode(body or b"{}")
-    except (msgspec.DecodeError, RecursionError):
-        # What engines take though it is no strict JSON: NaN, lone surrogates, a byte-order mark, UTF-16.
-        fields = _leniently(request, body)
+        fields = read(body)
+    except ValueError as error:
+        raise Refused(_no_fields(request, str(error))) from None
     if route is None:
         route = _by_model(fields.model, table)
     return Intake(route.service, where.path_query, fields.stream is True or _accepts_stream(request))
@@ -168,17 +157,11 @@ def _accepts_stream(request: Request) -> bool:
     return b"text/event-stream" in request.fields.get(b"accept", b"")
 
 
-def _leniently(request: Request, body: bytes) -> _Fields:
-    try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError):
-        if request.text(b"content-type").startswith("multipart/"):
-            hint = "the model of a form is not read: send it to /NAMESPACE/NAME/v1/… or by Host header"
-            raise Refused(invalid(hint, "form_without_route")) from None
-        raise Refused(invalid("the body is not valid JSON", "invalid_json")) from None
-    if not isinstance(fields, dict):
-        raise Refused(invalid("the body must be a JSON object", "invalid_json"))
-    return _Fields(fields.get("model"), fields.get("stream"))
+def _no_fields(request: Request, why: str) -> Refusal:
+    if request.text(b"content-type").startswith("multipart/"):
+        hint = "the model of a form is not read: send it to /NAMESPACE/NAME/v1/… or by Host header"
+        return invalid(hint, "form_without_route")
+    return invalid(why, "invalid_json")
 
 
 def _by_model(name: object, table: Table) -> Route:

@@ -1,13 +1,17 @@
 """The public HTTP face: the listener's connections and how many requests are under way."""
 
 import asyncio
+import logging
 import socket
+from typing import cast
 
 from activator_ext.portal.client import ClientConnection
 from activator_ext.portal.door import Door
 from activator_ext.portal.engines import Engines
 from activator_ext.portal.exchange import Exchange
 from activator_ext.portal.request import Request
+
+log = logging.getLogger(__name__)
 
 # How often connections are looked at for a client that takes too long.
 _LOOK_S = 0.25
@@ -30,7 +34,7 @@ class PublicFace:
     async def begin(self, listener: socket.socket) -> None:
         """Serve."""
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(self), sock=listener, backlog=1024
+            lambda: cast("asyncio.Protocol", ClientConnection(self)), sock=listener, backlog=1024
         )
 
     async def look(self) -> None:
@@ -39,7 +43,11 @@ class PublicFace:
             await asyncio.sleep(_LOOK_S)
             now_s = self.elapsed_s()
             for connection in list(self._connections):
-                connection.look(now_s)
+                try:
+                    connection.look(now_s)
+                except Exception:  # one connection's fault must not end the others
+                    log.exception("a connection could not be looked after, and is closed")
+                    connection.abort()
             self._engines.prune()
 
     def accept_no_more(self) -> None:

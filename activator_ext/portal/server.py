@@ -13,6 +13,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from activator_ext.portal import exchange
 from activator_ext.portal.admin import admin_app, bind_loopback, bind_unix
 from activator_ext.portal.clock import Clock
 from activator_ext.portal.door import Door
@@ -79,6 +80,7 @@ class Portal:
             "pid": os.getpid(),
             "listen": self.listen,
             "version": _version(),
+            "compiled": not (exchange.__file__ or "").endswith(".py"),
             "table_version": self.door.table.version,
             "controller_connected": self.link.connected,
             "stopping": self.door.stopping,

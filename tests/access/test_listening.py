@@ -3,7 +3,7 @@
 import pytest
 
 from activator_ext.app.servers import AddressTaken, loopback
-from activator_ext.portal.__main__ import parse
+from activator_ext.portal.process import parse
 from tests.access.exposure import beyond_loopback, open_to_others, tcp_listeners, unix_sockets
 from tests.serving import Up
 

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from activator_ext.portal.__main__ import parse
 from activator_ext.portal.admin import AddressTaken, bind_unix
+from activator_ext.portal.process import parse
 from activator_ext.portal.server import Options, Portal
 from tests.unit.portal.fakes import SOON_S, FakeController, engine, house, route
 
