@@ -1,16 +1,19 @@
-"""The program `pilotlight`, also `python -m activator_ext`: what must hold before anything slow is imported."""
+"""The program `pilotlight`, also `python -m activator_ext`: what must hold before anything slow is imported.
 
-import signal
+Ctrl-C ends the process as the kernel does it, from the first line and without a traceback of half an import; who has
+something to do before the end says so (`streams.interruptible`, and `up`, which stops in order). Imported by programs
+alone, for it does that at once.
+"""
+
+# The C half of `signal`, which is there already: the other half takes a millisecond, and Ctrl-C hits that.
+import _signal  # type: ignore[import-not-found]  # typeshed leaves it out
+
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 
 def main() -> None:
-    """Run the command line.
-
-    Ctrl-C ends the process as the kernel does it, from the first moment and without a traceback of half an import;
-    who has something to do before the end says so (`streams.interruptible`, and `up`, which stops in order).
-    """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Run the command line."""
     from activator_ext.app import streams  # noqa: PLC0415 — Ctrl-C must be as it is to be before any import
 
     streams.open_closed()

@@ -144,10 +144,15 @@ def _meaning(status: int, text: str, *, stream: bool) -> str:
 
 
 @contextmanager
-def clients(up: Up, model: str, *, streams: list[bool], timeout_s: float = 90) -> Iterator[list[Future[str]]]:
+def clients(up: ChaosUp, model: str, *, streams: list[bool], timeout_s: float = 90) -> Iterator[list[Future[str]]]:
     """So many clients at once, streaming or not; what each was told is there at the end of the block at the latest."""
     with ThreadPoolExecutor(len(streams)) as pool:
-        yield [pool.submit(told, up, model, stream=stream, timeout_s=timeout_s) for stream in streams]
+        try:
+            yield [pool.submit(told, up, model, stream=stream, timeout_s=timeout_s) for stream in streams]
+        finally:
+            # Also where the block failed: clients who wait for somebody who stands still would never end.
+            for point in up.points.iterdir():
+                point.unlink(missing_ok=True)
 
 
 def serves_again(up: ChaosUp, name: str = "chat", *, within_s: float = 90) -> float:

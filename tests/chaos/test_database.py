@@ -38,7 +38,7 @@ for number in range(10**6):
 """
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(200, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("kills", [5, pytest.param(60, marks=pytest.mark.prove)])
 def test_killed_in_the_middle_of_a_write(tmp_path: Path, chance: random.Random, row: Row, kills: int) -> None:
     """A process that writes all the time is killed at chance moments; each hold that it was told of is there."""
     path = tmp_path / "history.sqlite3"

@@ -18,7 +18,7 @@ from tests.chaos.test_streams import CHUNK_S, TOKENS, read
 from tests.serving import running, wait_for
 
 PILOTLIGHT = (sys.executable, "-m", "activator_ext")
-PYTHON_S_OWN = "Fatal Python error: init_"
+PYTHON_S_OWN = ("Fatal Python error: init_", "Exception ignored in")
 
 
 @pytest.mark.prove
@@ -98,18 +98,30 @@ def test_a_reader_that_leaves_and_a_full_disk_are_no_traceback(up: ChaosUp, row:
 def test_ctrl_c_at_any_moment_of_the_start(up: ChaosUp, chance: random.Random, row: Row, tries: int) -> None:
     """Also in the first 50 ms, while Python is still importing: it ends, without a traceback of ours or a process."""
     up.serve("chat")
+    # The program as it is, without the points: they import half of it before its first line.
+    argv = [*PILOTLIGHT, *up.argv()[up.argv().index("up") :]]
     ends: dict[int, int] = {}
+    lost = 0
     for number in range(tries):
         pause_s = chance.uniform(0, 0.05) if number % 2 else chance.uniform(0.05, 3.0)
-        begun = subprocess.Popen(up.argv(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        begun = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         time.sleep(pause_s)
         begun.send_signal(signal.SIGINT)
-        said = begun.communicate(timeout=60)[0].decode()
+        try:
+            said = begun.communicate(timeout=60)[0].decode()
+        except subprocess.TimeoutExpired:
+            # Python loses one that comes into a destructor of its own start, and says so.
+            lost += 1
+            begun.send_signal(signal.SIGINT)
+            said = begun.communicate(timeout=60)[0].decode()
+            assert said.startswith(PYTHON_S_OWN), f"lost after {pause_s * 1000:.0f} ms:\n{said}"
         assert begun.returncode in (0, -signal.SIGINT, 1), said
         ends[begun.returncode] = ends.get(begun.returncode, 0) + 1
         # Python itself may be interrupted before the first line of any program; it then says so.
-        assert said.startswith(PYTHON_S_OWN) or "Traceback" not in said, (
-            f"Ctrl-C after {pause_s * 1000:.0f} ms:\n{said}"
-        )
+        ours = "activator_ext/__main__" in said or "activator_ext/app" in said
+        assert "Traceback" not in said or not ours, f"Ctrl-C after {pause_s * 1000:.0f} ms:\n{said}"
         wait_for(lambda: not up.processes(), within_s=30, saying="nothing runs any more")
-    row.tell(done=f"{tries} × Ctrl-C, half of them in the first 50 ms", outcome=f"ends by status {ends}")
+    row.tell(
+        done=f"{tries} × Ctrl-C, half of them in the first 50 ms",
+        outcome=f"ends by status {ends}, {lost} of them at the second",
+    )

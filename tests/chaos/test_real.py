@@ -11,7 +11,8 @@ from tests.chaos.rows import Row
 from tests.engine.conftest import ARGS, model
 from tests.serving import running, runtime, service, wait_for
 
-START_S = 180
+START_S = 600
+"""On a machine that others use too; alone it is a minute."""
 
 pytestmark = [
     pytest.mark.prove,
