@@ -5,6 +5,7 @@ They are compiled from a copy, so that no library ever lies beside a source and 
 compiler, no Python.h) the portal runs interpreted, which is said; with CI=true that is an error.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -27,8 +28,13 @@ setup(name="portal", packages=[], ext_modules=mypycify([*options, *{files!r}], o
 def main() -> int:
     """Compile if need be; 1 only if that failed and CI=true."""
     target = place()
-    if target.is_dir():
-        return 0
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two at once would be twice the wait, and remove each other's work
+        return 0 if target.is_dir() else _compile(target)
+
+
+def _compile(target: Path) -> int:
     print("compiling the portal (under a minute, after each change of it)", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch)
@@ -51,12 +57,11 @@ def main() -> int:
 
 def _install(built: Path, target: Path) -> None:
     """Into place in one step; those of older sources go."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(dir=target.parent, prefix="."))
-    shutil.copytree(built, staged, dirs_exist_ok=True)
     for old in target.parent.iterdir():
-        if old != staged:
+        if old.is_dir():
             shutil.rmtree(old, ignore_errors=True)
+    staged = target.with_name("new")
+    shutil.copytree(built, staged)
     staged.rename(target)
 
 
