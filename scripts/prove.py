@@ -10,6 +10,7 @@ pytest's; also 1 if a proof was skipped, for a proof that does not run shows not
 import argparse
 import json
 import sys
+import traceback
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -97,7 +98,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON too")
     given, rest = parser.parse_known_args(arguments)
     proofs = Proofs()
-    status = int(pytest.main(["-m", "prove", "-v", "--tb=short", *rest], plugins=[proofs]))
+    try:
+        status = int(pytest.main(["-m", "prove", "-v", "--tb=short", *rest], plugins=[proofs]))
+    except Exception:  # pytest raises what it finds at its very end; half an hour of proofs is shown all the same
+        traceback.print_exc()
+        status = int(pytest.ExitCode.INTERNAL_ERROR)
     out = Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False)
     out.print(proofs.table())
     out.print(f"make prove: {proofs.summary()}")

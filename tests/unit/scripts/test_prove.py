@@ -71,3 +71,11 @@ def test_one_that_shows_nothing_is_no_success(tmp_path: Path, body: str, outcome
     assert status == 1
     assert rows[-1]["outcome"] == outcome
     assert [row["result"] for row in rows[:-1]] == ["passed", "passed"]
+
+
+def test_what_pytest_raises_at_its_end_does_not_lose_the_table(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("def pytest_unconfigure():\n    raise ExceptionGroup('late', [OSError()])\n")
+    status, rows, printed = run(tmp_path, TESTS)
+    assert status != 0
+    assert len(rows) == 2
+    assert "make prove: 2 passed" in printed
