@@ -16,7 +16,7 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.core.result import Ok
 from schemathesis.core.transport import Response
 from schemathesis.generation.case import Case
-from schemathesis.specs.openapi.checks import positive_data_acceptance
+from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 ANSWER_S = 10.0
 """A request that takes longer counts as hanging; the slowest honest one, a preview of a year, takes under 3 s."""
@@ -78,7 +78,9 @@ def _judge(
         began = time.monotonic()
         response = case.call(headers=headers, timeout=ANSWER_S)
         report.took(operation.label, response, time.monotonic() - began)
-        case.validate_response(response, headers=headers, excluded_checks=[positive_data_acceptance])
+        # Refused it was as too large or too long, which schemathesis does not count among refusals.
+        refused = [negative_data_rejection] if response.status_code in (413, 414) else []
+        case.validate_response(response, headers=headers, excluded_checks=[positive_data_acceptance, *refused])
 
     return judged
 

@@ -1,7 +1,8 @@
-"""How much a request to the API may be: its target, its body, and the time that it takes to come."""
+"""What a request to the API may be: how long its target, how large and slow its body, each parameter once."""
 
 import asyncio
 from collections.abc import Iterator
+from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,6 +37,10 @@ class Limits:
         if target_bytes > MAX_TARGET_BYTES:
             message = f"path and query have {target_bytes} bytes, more than {MAX_TARGET_BYTES}: ask for less at once"
             await error_response(414, "target-too-long", message)(scope, receive, send)
+            return
+        if (name := _repeated(scope["query_string"])) is not None:
+            message = f"query.{name} is given more than once: give it once, for only one could be meant"
+            await error_response(422, "invalid-field", message)(scope, receive, send)
             return
         try:
             body = await self._body(scope, receive)
@@ -72,6 +77,16 @@ class _TooLarge(Exception):
 
 # What is left of such a body is not read, so no other request can follow it.
 _CLOSE = {"Connection": "close"}
+
+
+def _repeated(query: bytes) -> str | None:
+    """The first name that comes twice in a query, None if none does: a server and a proxy could each read another."""
+    seen = set()
+    for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def _announced(scope: Scope) -> Iterator[int]:
