@@ -25,7 +25,7 @@ model directory that passes the model check. Behaviour comes from `MODEL/fake.js
     tokens         tokens of a chat answer                                       default 8
 
 Stages are those of `STAGES` below. Tokens are sha256 over prompt and weight bytes, so that the same directory always
-answers alike, another seed otherwise. Routes: /health /v1/models /v1/completions /v1/chat/completions /metrics. The
+answers alike, another seed otherwise. SIGUSR1: it crashes (exit code 3) as with `crash_after_s`. Routes: /health /v1/models /v1/completions /v1/chat/completions /metrics. The
 text of token N is `tN `. On SIGTERM it lets running requests finish (up to --shutdown-timeout), then exits with 0.
 """
 
@@ -151,6 +151,7 @@ class FakeServer:
         os.write(1, b"INFO:     Application startup complete.\n")
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
+        loop.add_signal_handler(signal.SIGUSR1, self._crash)
         if "crash_after_s" in self._ways:
             loop.call_later(self._ways["crash_after_s"], self._crash)
         await self._stop.wait()

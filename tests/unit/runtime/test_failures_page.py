@@ -92,8 +92,10 @@ async def learned_otherwise(root: Path, _: pytest.MonkeyPatch) -> Failure:
 
 
 async def died(root: Path, _: pytest.MonkeyPatch) -> Failure:
-    make_model(root / "model", crash_after_s=0.2)
-    return await (await start_of(root).run()).wait()
+    make_model(root / "model")
+    engine = await start_of(root).run()
+    os.kill(engine.pid, signal.SIGUSR1)
+    return await engine.wait()
 
 
 async def frozen(root: Path, monkeypatch: pytest.MonkeyPatch) -> Failure:
