@@ -25,8 +25,9 @@ model directory that passes the model check. Behaviour comes from `MODEL/fake.js
     tokens         tokens of a chat answer                                       default 8
 
 Stages are those of `STAGES` below. Tokens are sha256 over prompt and weight bytes, so that the same directory always
-answers alike, another seed otherwise. SIGUSR1: it crashes (exit code 3) as with `crash_after_s`. Routes: /health /v1/models /v1/completions /v1/chat/completions /metrics. The
-text of token N is `tN `. On SIGTERM it lets running requests finish (up to --shutdown-timeout), then exits with 0.
+answers alike, another seed otherwise. SIGUSR1: it crashes (exit code 3) as with `crash_after_s`.
+Routes: /health /v1/models /v1/completions /v1/chat/completions /metrics. The text of token N is `tN `.
+On SIGTERM it lets running requests finish (up to --shutdown-timeout), then exits with 0.
 """
 
 import argparse
