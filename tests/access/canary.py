@@ -8,6 +8,7 @@ import psutil
 from tests.serving import Up
 
 CANARY = "Xylophonquark"
+JSON = {"Content-Type": "application/json"}
 
 
 def requests(model: str) -> Iterator[bytes]:

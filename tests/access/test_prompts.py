@@ -6,7 +6,7 @@ import socket
 
 import httpx
 
-from tests.access.canary import CANARY, requests, traces
+from tests.access.canary import CANARY, JSON, requests, traces
 from tests.serving import Up
 
 
@@ -18,7 +18,7 @@ def test_no_prompt_is_kept_or_told(up: Up) -> None:
     for model in ("chat", "broken", "nobody"):
         for body in requests(model):
             with contextlib.suppress(httpx.TimeoutException):
-                httpx.post(f"http://{up.portal}/v1/chat/completions", content=body, timeout=20)
+                httpx.post(f"http://{up.portal}/v1/chat/completions", content=body, headers=JSON, timeout=20)
     httpx.post(f"http://{up.portal}/v1/completions?q={CANARY}", content=b'{"model": "chat", ' + CANARY.encode())
     httpx.get(f"http://{up.portal}/{CANARY}", headers={"X-Canary": CANARY})
     half_a_request(up)

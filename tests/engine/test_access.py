@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.access.canary import CANARY, requests, traces
+from tests.access.canary import CANARY, JSON, requests, traces
 from tests.access.exposure import beyond_loopback, open_to_others, tcp_listeners, unix_sockets
 from tests.engine.conftest import ARGS, model
 from tests.engine.test_serving import START_S, text
@@ -25,14 +25,16 @@ def test_a_real_engine_listens_on_loopback_and_on_private_sockets_only(up: Up) -
 
 def test_a_real_engines_logs_hold_no_word_of_a_prompt(up: Up) -> None:
     text(up.ask("one", timeout_s=START_S))
-    statuses = set()
+    answers = []
     for body in requests("one"):
-        answer = httpx.post(f"http://{up.portal}/v1/chat/completions", content=body, timeout=START_S)
-        statuses.add(answer.status_code)
+        answers.append(
+            httpx.post(f"http://{up.portal}/v1/chat/completions", content=body, headers=JSON, timeout=START_S)
+        )
     for path in ("/tokenize", "/v1/completions", "/v1/responses"):
         for field in ("prompt", "input"):
             httpx.post(f"http://{up.portal}{path}", json={"model": "one", field: CANARY}, timeout=START_S)
-    assert {200, 400} <= statuses
+    said = [(answer.status_code, answer.text[:300]) for answer in answers]
+    assert {200, 400} <= {status for status, _ in said}, said
     assert traces(up, "/v1/chat/completions"), "the engine's log was looked into: it names the paths"
     assert traces(up, CANARY) == []
 
@@ -47,6 +49,6 @@ def test_not_at_the_engines_own_debug_level_either(tmp_path: Path) -> None:
     with running(own):
         text(own.ask("one", timeout_s=START_S))
         for body in requests("one"):
-            httpx.post(f"http://{own.portal}/v1/chat/completions", content=body, timeout=START_S)
+            httpx.post(f"http://{own.portal}/v1/chat/completions", content=body, headers=JSON, timeout=START_S)
         assert traces(own, "DEBUG"), "it was told to tell more"
         assert traces(own, CANARY) == []
