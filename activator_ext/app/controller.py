@@ -90,6 +90,8 @@ class Controller:
         for gone in set(self.world.services) - set(services):
             self._metrics.forget(str(gone))
             self._created.pop(gone, None)
+            self._learner.asked(gone, None)
+            self.world.forget(gone)
         self.world.services = services
         self._publish()
 
@@ -361,6 +363,12 @@ class Controller:
         return [
             service_status(self.world, service, decided.services[service], now) for service in sorted(decided.services)
         ]
+
+    def status(self, service: ServiceId) -> ServiceStatus:
+        """One service, decided anew; others cost nothing."""
+        now = self._clock()
+        decided = decide(now, self.world.observation(now, (service,)), self._state, self.world.config((service,)))
+        return service_status(self.world, service, decided.services[service], now)
 
 
 def _asks(floor: Floor, wanted_there: int | None) -> bool:

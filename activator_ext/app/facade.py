@@ -64,7 +64,7 @@ class Facade:
     def service(self, service: ServiceId) -> ServiceStatus:
         """One service; raises UnknownService."""
         self._known(service)
-        return next(status for status in self.services() if status.service == str(service))
+        return self._controller.status(service)
 
     def starts(self, service: ServiceId, limit: int) -> list[StartRecord]:
         """Its newest starts first, the one under way included; raises UnknownService."""

@@ -74,9 +74,7 @@ def lead_times(world: World, service: ServiceId) -> LeadTimes:
 
 def start_under_way(world: World, service: ServiceId) -> StartRecord | None:
     """The oldest start under way of a service, None if there is none."""
-    if world.host is None:
-        return None
-    return next((s for s in world.host.starts if s.service == str(service) and s.outcome is None), None)
+    return next((start for start in world.starts(service) if start.outcome is None), None)
 
 
 def start_eta(world: World, service: ServiceId, start: StartRecord, now: datetime) -> datetime | None:
@@ -144,7 +142,5 @@ def _lead_times(known: LeadTimes) -> tuple[LeadTimeView, ...]:
 
 
 def _last_start(world: World, service: ServiceId) -> str | None:
-    if world.host is None:
-        return None
-    ids = [start.id for start in world.host.starts if start.service == str(service)]
-    return ids[-1] if ids else None
+    starts = world.starts(service)
+    return starts[-1].id if starts else None

@@ -1,6 +1,6 @@
 """What the controller knows of the world, and how that becomes the core's `Observation`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -17,7 +17,7 @@ from activator_ext.core.model import (
     StartKind,
     Warmth,
 )
-from runtime.contract import Failure, HostView, PortalReport, ServiceLoad, ServiceView
+from runtime.contract import Failure, HostView, PortalReport, ServiceLoad, ServiceView, StartRecord
 from runtime.contract import Warmth as WireWarmth
 
 # The portal reports every 10 s even if nothing happens; after a report and a half is missed its queue is unknown.
@@ -37,11 +37,15 @@ class World:
     holds: tuple[Hold, ...] = ()
     failures: dict[ServiceId, Failure] = field(default_factory=dict)
     _host_services: dict[str, ServiceView] = field(default_factory=dict)
+    _host_starts: dict[str, list[StartRecord]] = field(default_factory=dict)
 
     def take_view(self, view: HostView) -> None:
         """Take the host's view in: it has answered."""
         self.host, self.host_reachable = view, True
         self._host_services = {service.service: service for service in view.services}
+        self._host_starts = {}
+        for start in view.starts:
+            self._host_starts.setdefault(start.service, []).append(start)
 
     def take_report(self, report: PortalReport) -> bool:
         """Take the portal's queue in; True if a number of waiting or running requests changed."""
@@ -49,6 +53,8 @@ class World:
         self.portal_seen_at = report.at
         for load in report.services:
             service = ServiceId.parse(load.service)
+            if service not in self.services:
+                continue  # it has just gone
             before = self.loads.get(service)
             known = (before.waiting, before.running) if before is not None else (0, 0)
             changed = changed or known != (load.waiting, load.running)
@@ -66,6 +72,15 @@ class World:
         view = self.host_service(service)
         seen = [self.failures.get(service), view.last_failure if view is not None else None]
         return max((failure for failure in seen if failure is not None), key=lambda failure: failure.at, default=None)
+
+    def forget(self, service: ServiceId) -> None:
+        """It is gone; what is worth remembering of it is in the history."""
+        for known in (self.loads, self.lead_samples, self.failures):
+            known.pop(service, None)
+
+    def starts(self, service: ServiceId) -> Sequence[StartRecord]:
+        """The service's starts as the host's view has them, oldest first."""
+        return self._host_starts.get(str(service), ())
 
     def host_service(self, service: ServiceId) -> ServiceView | None:
         """The host's view of one service."""
@@ -85,15 +100,15 @@ class World:
             last_activity_at=load.last_activity_at,
         )
 
-    def observation(self, now: datetime) -> Observation:
-        """What `decide` is told."""
-        return Observation(
-            services={service: self._observed(service, now) for service in self.services}, holds=self.holds
-        )
+    def observation(self, now: datetime, services: Iterable[ServiceId] | None = None) -> Observation:
+        """What `decide` is told of these services (None: of all)."""
+        asked = self.services if services is None else services
+        return Observation(services={service: self._observed(service, now) for service in asked}, holds=self.holds)
 
-    def config(self) -> Config:
-        """What the user wants."""
-        return Config(services={name: service.policy for name, service in self.services.items()})
+    def config(self, services: Iterable[ServiceId] | None = None) -> Config:
+        """What the user wants of these services (None: of all)."""
+        asked = self.services if services is None else services
+        return Config(services={service: self.services[service].policy for service in asked})
 
     def replicas(self, service: ServiceId) -> tuple[ReplicaView, ...]:
         """The replicas that serve or will; one that drains is none any more."""

@@ -24,11 +24,14 @@ class Door:
         self.metrics = Metrics()
         self.stopping = False
         self._bells = Bells()
+        self._gone: set[str] = set()
 
     def set_table(self, table: Table, changed: Iterable[str] | None = None) -> None:
         """Use `table`; whoever waits for a service in `changed` (None: any) looks again."""
+        self._gone |= self.table.routes.keys() - table.routes.keys()
         self.table = table
         self._ring(self.loads.room.services() if changed is None else changed)
+        self._forget()
 
     def stop_waiting(self) -> None:
         """From now on nobody waits: those who do are refused, as is everyone who comes."""
@@ -80,6 +83,14 @@ class Door:
         waited_s = max(0.0, self.clock.elapsed_s() - ticket.entered_s)
         self.metrics.waited(ticket.service, waited_s)
         return waited_s
+
+    def _forget(self) -> None:
+        """Services that are gone leave nothing behind once their last requests have ended."""
+        self._gone -= self.table.routes.keys()
+        for service in self._gone - self.loads.active():
+            self.loads.forget(service)
+            self.metrics.forget(service)
+            self._gone.discard(service)
 
     def _ring(self, services: Iterable[str]) -> None:
         for service in list(services):

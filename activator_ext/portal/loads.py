@@ -79,6 +79,10 @@ class Loads:
             last_activity_at=last,
         )
 
+    def forget(self, service: str) -> None:
+        """A service of which nothing waits or runs is gone."""
+        self._last_activity_at.pop(service, None)
+
     def _edge(self, service: str) -> None:
         # Between two edges something waits or runs, and the last activity is now.
         self._last_activity_at[service] = self._clock.now()

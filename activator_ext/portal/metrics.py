@@ -60,6 +60,12 @@ class Metrics:
         key = service, outcome
         self._ended[key] = self._ended.get(key, 0) + 1
 
+    def forget(self, service: str) -> None:
+        """Drop every series of a service that is gone."""
+        for series in (self._waited, self._first_byte, self._ended):
+            for key in [key for key in series if key[0] == service]:
+                del series[key]  # type: ignore[arg-type]  # each is asked for its own keys only
+
     def render(self, loads: Loads, table: Table) -> bytes:
         """Prometheus text, with the gauges as they are now."""
         registry = CollectorRegistry()

@@ -71,6 +71,11 @@ class FakeHost:
         old = view.replicas[0].model_copy(update={"stale": True})
         self._put(view.model_copy(update={"replicas": (old, self._begin(self.orders[-1], 1))}))
 
+    def forget_starts(self, service: str) -> None:
+        """Other starts have pushed its own out of the view."""
+        self._starts = {name: start for name, start in self._starts.items() if start.service != service}
+        self._revision += 1
+
     def wants(self, service: str, replicas: int) -> None:
         """It brings the service to so many by itself, whatever was ordered."""
         self._put(self._services[service].model_copy(update={"replicas_wanted": replicas}))
