@@ -13,13 +13,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
-from typing import Any
-
-import httpx
 
 from runtime.engine.vitals import Vitals
 from tests.races.virtual_loop import PROCESS, Process, VirtualLoop
+from tests.races.ways import Ways
 
 GOLDEN = (7, 11, 13)
 FIRST_PID = 1000
@@ -30,63 +27,6 @@ _LINES = (
 )
 _SERVER_UP = "INFO:     Application startup complete."
 _TERM_S = 0.3
-
-
-@dataclass(frozen=True)
-class Ways:
-    """How one engine behaves; the default is an honest one. Times count from its spawn unless said otherwise."""
-
-    start_s: float = 5.0
-    listens_s: float | None = None
-    """Says healthy from then on, though it is not warm (None: only when it is warm)."""
-    dies_s: float | None = None
-    dies_at_first_request: bool = False
-    dies_ready_s: float | None = None
-    """So long after it gave its last golden answer."""
-    unsteady: bool = False
-    wrong_golden: bool = False
-    other_names: bool = False
-    hangs: bool = False
-    port_taken: bool = False
-    ignores_sigterm: bool = False
-    silent_metrics: bool = False
-    freezes_s: float | None = None
-    """So long after it gave its last golden answer it does nothing any more, and lives on."""
-    resets: float = 0.0
-    """The share of requests whose connection it closes without an answer."""
-    answer_s: float = 0.5
-
-    def faults(self) -> list[str]:
-        """The names of its ways that are not the default's, for a trace."""
-        return [name for name in self.__dataclass_fields__ if getattr(self, name) != getattr(Ways(), name)]
-
-
-def draw_ways(random: Random, bad: float) -> Ways:
-    """Ways of one engine; with probability `bad` it lies or fails in some way."""
-    start_s = min(random.lognormvariate(1.2, 0.8), 60.0)
-    fields: dict[str, Any] = {"start_s": start_s, "answer_s": min(random.lognormvariate(-0.5, 1.2), 20.0)}
-    if random.random() < 0.5:
-        fields["listens_s"] = start_s * random.random()
-    if random.random() < bad:
-        fields |= random.choice(_LIES)(random, start_s)
-    return Ways(**fields)
-
-
-_LIES: tuple[Callable[[Random, float], dict[str, Any]], ...] = (
-    lambda r, s: {"dies_s": s * r.random()},
-    lambda r, s: {"dies_at_first_request": True, "listens_s": s * r.random()},
-    lambda r, _: {"dies_ready_s": r.choice((0.0, 0.01, 0.2, 3.0, 30.0))},
-    lambda r, _: {"unsteady": True},
-    lambda r, _: {"wrong_golden": True},
-    lambda r, _: {"other_names": True},
-    lambda r, _: {"hangs": True},
-    lambda r, _: {"port_taken": True},
-    lambda r, _: {"ignores_sigterm": True},
-    lambda r, _: {"silent_metrics": True},
-    lambda r, _: {"freezes_s": r.choice((0.0, 5.0, 20.0))},
-    lambda r, _: {"resets": 0.3},
-    lambda r, s: {"start_s": 2 * s},
-)
 
 
 @dataclass
@@ -294,75 +234,6 @@ class Engines:
         elif engine.frozen(until_s):
             until_s = (engine.proven_s or 0.0) + (engine.ways.freezes_s or 0.0)
         return Vitals(cpu_s=0.1 * (until_s - engine.born_s), read_bytes=0)
-
-    def client(self, url: str, timeout_s: float) -> "HostsClient":
-        """A stand-in for `runtime.ready.http.client`."""
-        return HostsClient(self, self._loop, url, timeout_s)
-
-
-class HostsClient:
-    """What the host asks its engines."""
-
-    def __init__(self, engines: Engines, loop: VirtualLoop, url: str, timeout_s: float) -> None:
-        self._engines, self._loop, self._url, self._timeout_s = engines, loop, url, timeout_s
-
-    async def __aenter__(self) -> "HostsClient":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
-
-    async def get(self, path: str) -> Any:
-        engine = await self._reach()
-        if engine.frozen(self._loop.now_s):
-            await asyncio.sleep(self._timeout_s)
-            raise httpx.ReadTimeout("frozen")
-        if path == "/metrics":
-            if engine.ways.silent_metrics:
-                raise httpx.ReadTimeout("silent")
-            return _response(200, f'vllm:num_requests_running{{engine="0"}} {engine.running}\n')
-        if path == "/v1/models":
-            return _response(200, "", {"data": [{"id": name} for name in engine.names]})
-        return _response(200, "")
-
-    async def post(self, path: str, json: Mapping[str, Any]) -> Any:
-        engine = await self._reach()
-        if engine.ways.dies_at_first_request:
-            self._engines.end(engine, -signal.SIGILL)
-            raise httpx.ReadError("reset")
-        over = asyncio.ensure_future(engine.over.wait())
-        warm = asyncio.ensure_future(engine.warm.wait())
-        await asyncio.wait({over, warm}, timeout=self._timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
-        warm.cancel()
-        if not engine.alive:
-            raise httpx.ReadError("reset")
-        if not engine.warm.is_set():
-            raise httpx.ReadTimeout("not warm")
-        return _response(200, "", {"choices": [{"token_ids": self._tokens(engine)}]})
-
-    def _tokens(self, engine: Engine) -> list[int]:
-        ways = engine.ways
-        if ways.unsteady:
-            return [len(self._engines.all), engine.goldens, round(self._loop.now_s * 1e6)]
-        if ways.wrong_golden and engine.declared:
-            return [1, 2, 3]
-        engine.goldens += 1
-        engine.proven_s = self._loop.now_s
-        if ways.dies_ready_s is not None:
-            self._loop.call_later(ways.dies_ready_s, self._engines.end, engine, 3)
-        return list(GOLDEN)
-
-    async def _reach(self) -> Engine:
-        await asyncio.sleep(0.001)
-        engine = self._engines.at(self._url)
-        if engine is None or not engine.listens(self._loop.now_s):
-            raise httpx.ConnectError("refused")
-        return engine
-
-
-def _response(status: int, text: str, body: object = None) -> Any:
-    return SimpleNamespace(status_code=status, text=text, json=lambda: body, is_success=status < 400)
 
 
 def _say(

@@ -3,29 +3,22 @@
 import asyncio
 import hashlib
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
 from random import Random
-from typing import Any
-from unittest import mock
 
 from activator_ext.app.views import HoldRequest, InvalidRequest, UnknownService
 from activator_ext.core.model import Bounds, ServiceId
-from runtime.contract import StartKind
-from runtime.ready.model import ModelFacts
 from tests.races.checker import Checker, seconds
 from tests.races.clients import Client, Request
-from tests.races.engines import FIRST_PID, Engines, Ways, digest_of, draw_ways
+from tests.races.engines import FIRST_PID, Engines
 from tests.races.machine import Machine
 from tests.races.net import Network
 from tests.races.scenario import START_TIMEOUT_S, Action, Scenario, Service
+from tests.races.seams import simulated
 from tests.races.truth import HeldFloor, Truth
 from tests.races.virtual_loop import KERNEL, Process, VirtualLoop
+from tests.races.ways import Ways, draw_ways
 from tests.races.wire import Sockets, Wire
 
 LOOK_S = 2.0
@@ -78,7 +71,7 @@ class Run:
     def play(self) -> Result:
         """To the end."""
         try:
-            with _simulated(self._engines, self._sockets.namespace()):
+            with simulated(self._engines, self.loop, self._sockets.namespace()):
                 self.loop.play(self._main())
             for fault in self.loop.faults:
                 self._checker.breach("fault", fault)
@@ -262,63 +255,3 @@ class Run:
         process.kill()
         if name == "up":
             self.loop.call_later(numbers[0], machine.begin_up)
-
-
-class _Dirs:
-    """Stands in for `EngineDirs`: nothing is written."""
-
-    def __init__(self, cache: Path, log: Path, run: Path) -> None:
-        self.cache, self.log, self.run, self.digests = cache, log, run, cache
-
-    def make(self) -> None:
-        return None
-
-
-@contextmanager
-def _simulated(engines: Engines, sockets_namespace: Any) -> Iterator[None]:
-    """The product's modules with the simulated outside world in place of the real one."""
-
-    async def prove_model(model: str, *_: Any) -> ModelFacts:
-        await asyncio.sleep(0.02)
-        return ModelFacts(digest_of(model), 1000)
-
-    warm: set[tuple[str, str]] = set()
-
-    def cache_kind(dirs: _Dirs, spec: Any) -> StartKind:
-        return StartKind.CACHED_NODE if (str(dirs.cache), str(spec.args)) in warm else StartKind.COLD_NODE
-
-    def remember(dirs: _Dirs, spec: Any) -> None:
-        warm.add((str(dirs.cache), str(spec.args)))
-
-    seams: dict[str, Any] = {
-        "runtime.engine.start.EngineProcess": engines.process_class(),
-        "runtime.engine.start.prove_model": prove_model,
-        "runtime.engine.start.cache_kind": cache_kind,
-        "runtime.engine.start.remember_compiled": remember,
-        "runtime.engine.start._free_port": engines.free_port,
-        "runtime.host.supervisor.EngineDirs": _Dirs,
-        "runtime.host.supervisor.cache_kind": cache_kind,
-        "runtime.ready.probe.client": engines.client,
-        "runtime.ready.golden.client": engines.client,
-        "runtime.ready.golden.version": _version,
-        "runtime.engine.running.client": engines.client,
-        "runtime.engine.running.vitals_of": engines.vitals,
-        "runtime.engine.watch.vitals_of": engines.vitals,
-        "runtime.engine.watch.counter_of": lambda _pid: None,
-        "runtime.engine.start.model_stamp": lambda _model: "stamp",
-        "runtime.host.model_watch.model_stamp": lambda _model: "stamp",
-    }
-    for module in ("activator_ext.portal.reporter", "activator_ext.portal.sources", "activator_ext.portal.waker",
-                   "runtime.host.poster"):  # fmt: skip
-        seams[f"{module}.aiohttp"] = sockets_namespace
-    patches = [mock.patch(name, value) for name, value in seams.items()]
-    for patch in patches:
-        patch.start()
-    try:
-        yield
-    finally:
-        for patch in patches:
-            patch.stop()
-
-
-_version = cache(version)

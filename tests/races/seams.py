@@ -1,0 +1,82 @@
+"""Where the product meets the outside world, and what stands there in a run instead.
+
+Each seam names a module's own name for something outside: a seam that is renamed makes every run fail at once.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from runtime.contract import StartKind
+from runtime.ready.model import ModelFacts
+from tests.races.asked import HostsClient
+from tests.races.engines import Engines, digest_of
+from tests.races.virtual_loop import VirtualLoop
+
+
+class _Dirs:
+    """Stands in for `EngineDirs`: nothing is written."""
+
+    def __init__(self, cache: Path, log: Path, run: Path) -> None:
+        self.cache, self.log, self.run, self.digests = cache, log, run, cache
+
+    def make(self) -> None:
+        return None
+
+
+@contextmanager
+def simulated(engines: Engines, loop: VirtualLoop, sockets_namespace: Any) -> Iterator[None]:
+    """The product's modules with the simulated outside world in place of the real one."""
+
+    def client(url: str, timeout_s: float) -> HostsClient:
+        return HostsClient(engines, loop, url, timeout_s)
+
+    async def prove_model(model: str, *_: Any) -> ModelFacts:
+        await asyncio.sleep(0.02)
+        return ModelFacts(digest_of(model), 1000)
+
+    warm: set[tuple[str, str]] = set()
+
+    def cache_kind(dirs: _Dirs, spec: Any) -> StartKind:
+        return StartKind.CACHED_NODE if (str(dirs.cache), str(spec.args)) in warm else StartKind.COLD_NODE
+
+    def remember(dirs: _Dirs, spec: Any) -> None:
+        warm.add((str(dirs.cache), str(spec.args)))
+
+    seams: dict[str, Any] = {
+        "runtime.engine.start.EngineProcess": engines.process_class(),
+        "runtime.engine.start.prove_model": prove_model,
+        "runtime.engine.start.cache_kind": cache_kind,
+        "runtime.engine.start.remember_compiled": remember,
+        "runtime.engine.start._free_port": engines.free_port,
+        "runtime.host.supervisor.EngineDirs": _Dirs,
+        "runtime.host.supervisor.cache_kind": cache_kind,
+        "runtime.ready.probe.client": client,
+        "runtime.ready.golden.client": client,
+        "runtime.ready.golden.version": _version,
+        "runtime.engine.running.client": client,
+        "runtime.engine.running.vitals_of": engines.vitals,
+        "runtime.engine.watch.vitals_of": engines.vitals,
+        "runtime.engine.watch.counter_of": lambda _pid: None,
+        "runtime.engine.start.model_stamp": lambda _model: "stamp",
+        "runtime.host.model_watch.model_stamp": lambda _model: "stamp",
+    }
+    for module in ("activator_ext.portal.reporter", "activator_ext.portal.sources", "activator_ext.portal.waker",
+                   "runtime.host.poster"):  # fmt: skip
+        seams[f"{module}.aiohttp"] = sockets_namespace
+    patches = [mock.patch(name, value) for name, value in seams.items()]
+    for patch in patches:
+        patch.start()
+    try:
+        yield
+    finally:
+        for patch in patches:
+            patch.stop()
+
+
+_version = cache(version)
