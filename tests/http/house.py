@@ -19,6 +19,8 @@ from tests.http.wire import SOON_S, Address, Line, dial
 
 T = TypeVar("T")
 
+# A service's series stay in the portal's metrics: names are used again, so that each reading of them stays cheap.
+_free_names: list[str] = []
 _numbers = itertools.count()
 
 
@@ -70,11 +72,11 @@ class House:
         assert answer.status == 200
         return answer.body
 
-    def count(self, metric: str, service: str) -> int:
-        """A gauge or counter of one service, summed over its other labels."""
+    def count(self, metric: str, service: str, label: str = "") -> int:
+        """A gauge or counter of one service, summed over its other labels, or only those with `label`."""
         text = self.ask_admin("/metrics").decode()
-        lines = re.findall(rf'^{metric}{{[^}}]*service="{service}"[^}}]*}} (\S+)$', text, re.MULTILINE)
-        return round(sum(map(float, lines)))
+        lines = re.findall(rf'^{metric}({{[^}}]*service="{service}"[^}}]*}}) (\S+)$', text, re.MULTILINE)
+        return round(sum(float(value) for labels, value in lines if label in labels))
 
     def rss_bytes(self, kind: str = "VmHWM") -> int:
         """The portal's peak of resident memory since `forget_peak` (`VmRSS`: what it is now)."""
@@ -203,11 +205,11 @@ def place(
     at: House, script: Script = hello, *, warm: bool = True, service: str | None = None, **fields: Any
 ) -> Iterator[Place]:
     """A place that must be left as it was found: nothing waits or runs, and no script failed."""
-    service = service or f"http/c{next(_numbers)}"
+    named = service or (_free_names.pop() if _free_names else f"http/c{next(_numbers)}")
     engine = Engine(script)
-    here = Place(at, engine, service)
+    here = Place(at, engine, named)
     try:
-        at.push(route(service, *([engine.url] * 2 if warm else []), **fields))
+        at.push(route(named, *([engine.url] * 2 if warm else []), **fields))
         yield here
         for line in here.lines:
             line.close()
@@ -217,6 +219,8 @@ def place(
         for line in here.lines:
             line.close()
         engine.close()
-        at.push(removed=(service,))
+        at.push(removed=(named,))
+    if service is None:
+        _free_names.append(named)
     at.well()
     assert engine.faults == []

@@ -6,12 +6,16 @@ Where it is stricter than the RFC, `as_h11_wants` says so, each with its reason.
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import h11
 
 # The head's bounds are the portal's own business, and tested as such.
 _HEAD_BYTES = 2**20
+
+
+class TrailerError(Exception):
+    """The message is whole but for trailers that one may drop or refuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Requests:
     """The whole requests at the beginning of some bytes. `then`: what follows them."""
 
     whole: tuple[Asked, ...]
-    then: Literal["nothing", "more is due", "an error"]
+    then: Literal["nothing", "more is due", "an error", "a trailer that may be an error"]
 
 
 def as_h11_wants(raw: bytes) -> bytes:
@@ -53,6 +57,8 @@ def requests(raw: bytes) -> Requests:
             asked = _one(connection)
         except h11.RemoteProtocolError:
             return Requests(tuple(found), "an error")
+        except TrailerError:
+            return Requests(tuple(found), "a trailer that may be an error")
         if asked is None:
             return Requests(tuple(found), "more is due")
         found.append(asked)
@@ -65,7 +71,7 @@ def _one(connection: h11.Connection) -> Asked | None:
     method = target = ""
     body, keeps = bytearray(), True
     while True:
-        event = connection.next_event()
+        event = _next(connection)
         if event is h11.NEED_DATA or event is h11.PAUSED:
             return None
         if isinstance(event, h11.Request):
@@ -87,8 +93,13 @@ def _one(connection: h11.Connection) -> Asked | None:
 
 def _written_anew(raw: bytes) -> bytes:
     """Without what the portal may pass over because no client sees it: it writes heads and phrases anew."""
-    first, end, rest = raw.lstrip(b"\r\n").partition(b"\r\n")
-    return re.sub(rb"(?<=^HTTP/1\.\d \d{3} ).*", b"", first) + end + rest
+    raw = raw.lstrip(b"\r\n")
+    line, end, rest = raw.partition(b"\r\n")
+    line = re.sub(rb"(?<=^HTTP/1\.\d \d{3} ).*", b"", line)
+    fields, empty, then = (end + rest).partition(b"\r\n\r\n")
+    if re.match(rb"HTTP/1\.\d 1", line):  # an interim answer, whatever its fields say: the next one counts
+        return _written_anew(then)
+    return line + fields + empty + then
 
 
 def answer(raw: bytes) -> tuple[int, bytes] | None:
@@ -101,7 +112,7 @@ def answer(raw: bytes) -> tuple[int, bytes] | None:
     status, body = 0, bytearray()
     try:
         while True:
-            event = connection.next_event()
+            event = _next(connection)
             if isinstance(event, h11.Response):
                 status = event.status_code
             elif isinstance(event, h11.Data):
@@ -112,3 +123,16 @@ def answer(raw: bytes) -> tuple[int, bytes] | None:
                 return None
     except h11.RemoteProtocolError:
         return None
+    except TrailerError:
+        return status, bytes(body)  # the portal drops trailers, whatever they say
+
+
+def _next(connection: h11.Connection) -> Any:
+    """`connection.next_event()`; a trailer that h11 refuses, judging it like a head, is TrailerError."""
+    reader = connection._reader
+    try:
+        return connection.next_event()
+    except h11.RemoteProtocolError as error:
+        if getattr(reader, "_reading_trailer", False):
+            raise TrailerError from error
+        raise

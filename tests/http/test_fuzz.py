@@ -96,6 +96,8 @@ def sent(here: Place, raw: bytes, cut: list[int]) -> None:
     """Send it, read what is said, and compare what the engine has seen with what h11 reads."""
     here.engine.seen.clear()
     means = reference.requests(raw)
+    if means.then == "a trailer that may be an error":
+        return
     with dial(here.address) as line:
         line.send(*pieces(raw, cut))
         answers: list[Answer] = []
