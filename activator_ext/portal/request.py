@@ -98,6 +98,8 @@ class Request:
             tokens = _tokens(fields[b"connection"])
             if tokens - _FOR_THIS_HOP:
                 self._drop(tokens - _FOR_THIS_HOP)
+            if b"close" in tokens:  # it counts more than keep-alive beside it (RFC 9112 §9.3), in HTTP/1.0 too
+                self.keep_alive = False
             if b"upgrade" in tokens:
                 self.upgrade = fields.get(b"upgrade", b"").lower()
         return None

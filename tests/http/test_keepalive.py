@@ -127,6 +127,17 @@ def test_connection_close_is_honoured(here: Place, version: str) -> None:
     assert len(here.engine.seen) == 1
 
 
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/1.0"])
+@pytest.mark.parametrize("options", ["keep-alive, close", "close, keep-alive", "keep-alive\r\nConnection: CLOSE"])
+def test_close_counts_more_than_keep_alive(here: Place, version: str, options: str) -> None:
+    """RFC 9112 §9.3: the first rule that fits, and that of `close` is the first."""
+    line = here.line()
+    line.send(here.post(f"Connection: {options}", version=version), here.post())
+
+    assert [answer.closes for answer in line.answers()] == [True]
+    assert len(here.engine.seen) == 1
+
+
 def test_an_http_1_0_client_may_keep_its_connection(here: Place) -> None:
     line = here.line()
     for _ in range(3):
