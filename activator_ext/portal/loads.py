@@ -1,7 +1,7 @@
 """What is going on at the portal: who waits, what runs on which endpoint, and when each service was last active."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from activator_ext.portal.clock import Clock
@@ -24,7 +24,7 @@ class Loads:
         self._clock = clock
         self._running: dict[str, int] = {}
         self._in_flight: dict[tuple[str, str], int] = {}  # by replica and URL: quicker to hash than an Endpoint
-        self._last_activity_at: dict[str, datetime] = {}
+        self._last_activity_s: dict[str, float] = {}  # on the steady clock: the wall clock may be set in between
 
     def enter(self, route: Route, size_bytes: int) -> Ticket:
         """A request begins to wait; raises RoomFull."""
@@ -70,7 +70,11 @@ class Loads:
     def load(self, service: str) -> ServiceLoad:
         """One service's part of a report."""
         queue, running = self.room.queue(service), self.running(service)
-        last = self._clock.now() if queue or running else self._last_activity_at.get(service)
+        last: datetime | None = None
+        if queue or running:
+            last = self._clock.now()
+        elif (last_s := self._last_activity_s.get(service)) is not None:
+            last = self._clock.now() - timedelta(seconds=self._clock.elapsed_s() - last_s)
         return ServiceLoad(
             service=service,
             waiting=len(queue),
@@ -81,11 +85,11 @@ class Loads:
 
     def forget(self, service: str) -> None:
         """A service of which nothing waits or runs is gone."""
-        self._last_activity_at.pop(service, None)
+        self._last_activity_s.pop(service, None)
 
     def _edge(self, service: str) -> None:
         # Between two edges something waits or runs, and the last activity is now.
-        self._last_activity_at[service] = self._clock.now()
+        self._last_activity_s[service] = self._clock.elapsed_s()
         self.on_edge(service)
 
 

@@ -16,9 +16,17 @@ class Hands:
 
     def __init__(self) -> None:
         self.at = NOW
+        self.elapsed = 100.0
 
     def now(self) -> datetime:
         return self.at
+
+    def elapsed_s(self) -> float:
+        return self.elapsed
+
+    def go_on(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+        self.elapsed += seconds
 
 
 def test_edges_are_told_and_nothing_else() -> None:
@@ -39,20 +47,30 @@ def test_edges_are_told_and_nothing_else() -> None:
 
 def test_a_load_names_the_oldest_and_the_last_activity() -> None:
     hands = Hands()
-    loads = Loads(Room(9, 9), Clock(now=hands.now))
+    loads = Loads(Room(9, 9), Clock(now=hands.now, elapsed_s=hands.elapsed_s))
     assert loads.load("a/x").last_activity_at is None
     first = loads.enter(CHAT, 0)
-    hands.at += timedelta(seconds=10)
+    hands.go_on(10)
     loads.enter(CHAT, 0)
     load = loads.load("a/x")
     assert (load.waiting, load.oldest_waiting_at, load.last_activity_at) == (2, NOW, hands.at)
     loads.leave(first)
     for ticket in loads.room.queue("a/x"):
         loads.leave(ticket)
-    hands.at += timedelta(seconds=10)
+    hands.go_on(10)
     load = loads.load("a/x")
     assert (load.waiting, load.oldest_waiting_at) == (0, None)
     assert load.last_activity_at == NOW + timedelta(seconds=10), "when it went quiet, not now"
+
+
+def test_a_wall_clock_that_is_set_moves_the_last_activity_along() -> None:
+    """It went quiet 5 s ago, whatever the clock says meanwhile: else an hour forward would end what is warm at once."""
+    hands = Hands()
+    loads = Loads(Room(9, 9), Clock(now=hands.now, elapsed_s=hands.elapsed_s))
+    loads.leave(loads.enter(CHAT, 0))
+    hands.go_on(5)
+    hands.at += timedelta(hours=1)
+    assert loads.load("a/x").last_activity_at == hands.at - timedelta(seconds=5)
 
 
 def test_in_flight_is_counted_by_endpoint() -> None:
