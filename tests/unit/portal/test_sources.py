@@ -1,6 +1,7 @@
 """The controller comes, goes, changes, and is told what waits; without it the hosts are asked."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 from aiohttp import web
@@ -41,7 +42,11 @@ async def test_every_edge_is_reported(tmp_path: Path) -> None:
         go.set()
         (await asked).release()
         await until(lambda: at.controller.loads()[-1].running == 0)
-        assert at.controller.loads()[-1].last_activity_at == NOW
+        quiet_since = at.controller.loads()[-1].last_activity_at
+        assert quiet_since is not None
+        assert timedelta(0) <= NOW - quiet_since < timedelta(seconds=SOON_S), (
+            "the wall clock stands still, not the steady"
+        )
 
 
 async def test_reports_go_on_while_anything_waits_and_full_ones_always(tmp_path: Path) -> None:
