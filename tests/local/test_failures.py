@@ -5,6 +5,7 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.fakes.model import make_model
 from tests.serving import Up, running, service, wait_for
 
 
-def prepare(up: Up, *, cost: str = "60s", **ways: object) -> Path:
+def prepare(up: Up, *, cost: str = "60s", **ways: Any) -> Path:
     (up.files / "chat.yaml").write_text(service("chat", cost=cost))
     return make_model(up.models / "chat", **ways)
 
