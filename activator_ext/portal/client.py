@@ -168,6 +168,8 @@ class ClientConnection:
         self._expect_more()
         if self._exchange is not None:
             self._exchange.client_slow(False)
+        else:
+            self._turn()
 
     # httptools
 
@@ -253,8 +255,8 @@ class ClientConnection:
         self._parser.feed_data(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%b\r\n\r\n" % framing)
 
     def _turn(self) -> None:
-        """The first request of the queue gets its exchange."""
-        if self._exchange is not None or not self._queue or self._closing:
+        """The first request of the queue gets its exchange, once the client takes what it has been answered before."""
+        if self._exchange is not None or not self._queue or self._closing or self._slow:
             return
         request = self._queue[0]
         exchange = self._exchange = self._house.exchange(self, request)

@@ -49,7 +49,7 @@ class Exchange:
     _waited_s: float | None = None
     _status = 0  # the engine's, once the first byte of its answer is here
     _passing = False  # the engine's answer goes on to the client as it comes
-    _collected = b""  # an answer that must become one event
+    _collected: bytearray | None = None  # an answer that must become one event
     _over = False
 
     def __init__(self, door: Door, engines: Engines, client: Client, request: Request) -> None:
@@ -131,6 +131,7 @@ class Exchange:
         if self._passing:
             self._reply.write(data, last=ended)
         else:
+            self._collected = self._collected or bytearray()
             self._collected += data
             if len(self._collected) > self._door.limits.kept_body_bytes:
                 self._refuse(answer_too_large(self._intake.service))
@@ -308,7 +309,7 @@ class Exchange:
 
     def _end(self) -> None:
         if not self._passing:
-            self._reply.one_event(self._status, self._collected)
+            self._reply.one_event(self._status, bytes(self._collected or b""))
         self._finish(Outcome.ANSWERED if self._status < 500 else Outcome.UPSTREAM_ERROR)
 
     def _refuse(self, refusal: Refusal) -> None:
