@@ -285,7 +285,10 @@ class Controller:
             spec = self._spec(service)
             floor = decided.floor.replicas
             order = (view.host, spec, floor)
-            if self._orders.get(service) == order and not _asks(decided.floor, wanted_there.get(str(service))):
+            there = wanted_there.get(str(service))
+            # Answers that other services' starts have taught are told, but not where that asked for what failed.
+            stands = self._ordered(service, order) and not _asks(decided.floor, there)
+            if stands and (self._orders[service] == order or there != floor):
                 continue
             edited = self._edited(service, order)
             asked_at = now if edited else self._asked_at(service, decided.floor.demand, now)
@@ -306,6 +309,12 @@ class Controller:
             await self._host.forget(name)
             self._orders.pop(ServiceId.parse(name), None)
         self._take_view(await self._host.view())
+
+    def _ordered(self, service: ServiceId, order: tuple[str, EngineSpec, int]) -> bool:
+        """Whether this order stands already, but for golden answers learned since."""
+        host, spec, replicas = self._orders.get(service, ("", order[1], -1))
+        golden = spec.golden.model_copy(update={"learned": order[1].golden.learned})
+        return (host, spec.model_copy(update={"golden": golden}), replicas) == order
 
     def _edited(self, service: ServiceId, order: tuple[str, EngineSpec, int]) -> bool:
         """Whether this host was ordered another engine before: other than by golden answers learned meanwhile."""

@@ -57,8 +57,8 @@ def plan(
     - Missing ones start in the lowest free ordinals, unless a back-off runs until `retry_at`, or something failed and
       nobody has asked again since (`asked_again`): what wanted it may be gone.
     - Of too many, starts under way go first (what is ready is worth more), then the highest ordinal.
-    - A replica of an older spec serves on until as many of the new one are ready as are wanted; an older start under
-      way is cancelled, as its result is no longer wanted.
+    - A replica of an older spec serves on until one of the new spec is ready in its place, and no more of them than are
+      missing; an older start under way is cancelled, as its result is no longer wanted.
     """
     current = [r for r in replicas if r.digest == digest and r.phase is not Phase.DRAINING]
     stale = [r for r in replicas if r.digest != digest and r.phase is not Phase.DRAINING]
@@ -70,7 +70,9 @@ def plan(
         steps += [Stop(r.ordinal) for r in by_worth[:surplus]]
 
     ready = sum(r.phase is Phase.READY for r in current)
-    steps += [Stop(r.ordinal) for r in stale if r.phase is Phase.STARTING or ready >= wanted]
+    older = sorted(r.ordinal for r in stale if r.phase is Phase.READY)
+    steps += [Stop(r.ordinal) for r in stale if r.phase is Phase.STARTING]
+    steps += [Stop(ordinal) for ordinal in older[max(wanted - ready, 0) :]]
 
     if surplus < 0 and asked_again and (retry_at is None or now >= retry_at):
         taken = {r.ordinal for r in replicas}

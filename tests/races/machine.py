@@ -249,6 +249,7 @@ class Machine:
         self.history = History(Path(":memory:"), self.clock)
         self.on_order: Callable[[ServiceOrder], None] = _ignore
         self._number = 0
+        self.ups_begun_s: list[float] = []
         self.begin_host()
         self.begin_up()
         self.begin_portal()
@@ -270,6 +271,7 @@ class Machine:
     def begin_up(self) -> None:
         """Begin `up`; the one before is dead."""
         self._number += 1
+        self.ups_begun_s.append(self.loop.now_s)
         self.up = UpBox(self, self._number)
 
     async def death_of(self, process: Process) -> None:

@@ -25,9 +25,9 @@ class HeldFloor:
 
 @dataclass
 class _Story:
-    """Per service: (instant, wanted from then on), oldest first."""
+    """Per service: (instant, wanted from then on, requests), oldest first."""
 
-    wanted: deque[tuple[float, int]] = field(default_factory=deque)
+    wanted: deque[tuple[float, int, int]] = field(default_factory=deque)
 
 
 class Truth:
@@ -91,17 +91,21 @@ class Truth:
     def note(self, service: ServiceId, now_s: float) -> None:
         """Write down what is wanted: to be called whenever that may have changed."""
         story = self._stories.setdefault(service, _Story()).wanted
-        story.append((now_s, self.wanted(service, now_s, early=True)))
+        story.append((now_s, self.wanted(service, now_s, early=True), len(self.open.get(service, ()))))
         while story[0][0] < now_s - KEPT_S:
             story.popleft()
 
     def most_wanted(self, service: ServiceId, since_s: float, now_s: float) -> int:
         """The most that was wanted at any instant of [since, now]."""
-        most = self.wanted(service, now_s, early=True)
-        for at_s, wanted in reversed(self._stories.get(service, _Story()).wanted):
-            most = max(most, wanted)
+        most, requests = self.wanted(service, now_s, early=True), 0
+        for at_s, wanted, count in reversed(self._stories.get(service, _Story()).wanted):
+            most, requests = max(most, wanted), max(requests, count)
             if at_s < since_s:
                 break
+        policy = self.policy(service)
+        if policy is not None and self.edited_s.get(service, -1e9) >= since_s:
+            # A policy that is new meets requests of which only an earlier number is known yet.
+            most = max(most, min(ceil(requests / policy.queue.target), policy.bounds.max))
         return most
 
 

@@ -49,6 +49,7 @@ class Wire:
     async def call(self, target: Process, handler: Callable[[], T]) -> T:
         """Have `target` run `handler` and give its result or exception. Raises Unreachable."""
         done: asyncio.Future[T] = self._loop.create_future()
+        done.add_done_callback(_looked_at, context=self._kernel)
         lost = lambda: self._later(_fail, done)  # noqa: E731 — identity matters: it is taken off the list again
         context = target.context()
 
@@ -115,6 +116,12 @@ def _connector(path: object) -> str:
 
 def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
+
+
+def _looked_at(done: "asyncio.Future[Any]") -> None:
+    """Who asked may be dead: then nobody looks at the error, and nothing is wrong with that."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _fail(done: "asyncio.Future[Any]") -> None:

@@ -30,6 +30,7 @@ class FakeHost:
         self.now = now
         self.name = name
         self.up = True
+        self.golden_key = "key"
         self.orders: list[ServiceOrder] = []
         self.forgotten: list[str] = []
         self.leases: list[Lease] = []
@@ -99,7 +100,7 @@ class FakeHost:
                 marks = {**record.marks, Mark.T9: self.now}
                 ready_s = (self.now - marks[Mark.T0]).total_seconds()
                 done = {"marks": marks, "outcome": "ready", "ready_s": ready_s}
-                done |= {"golden_key": "key", "golden_tokens": (1, 2, 3)}
+                done |= {"golden_key": self.golden_key, "golden_tokens": (1, 2, 3)}
                 self._starts[replica.start_id] = record.model_copy(update=done)
                 warm = {"warmth": Warmth.WARM, "ready_at": self.now, "since": self.now}
                 replica = replica.model_copy(update=warm)  # noqa: PLW2901 — the warm one stands for it from here on

@@ -37,6 +37,13 @@ CASES: list[tuple[str, int, list[Held], datetime | None, tuple[Step, ...]]] = [
     ("new spec starts beside the old", 1, [Held(0, "old", READY)], None, (Start(1),)),
     ("the old serves until the new is ready", 1, [Held(0, "old", READY), Held(1, "new", STARTING)], None, ()),
     ("then it goes", 1, [Held(0, "old", READY), Held(1, "new", READY)], None, (Stop(0),)),
+    (
+        "no more old ones than are missing",
+        2,
+        [Held(0, "old", READY), Held(1, "old", READY), Held(2, "old", READY), Held(3, "new", READY)],
+        None,
+        (Stop(1), Stop(2), Start(4)),
+    ),
     ("an old start under way is cancelled", 1, [Held(0, "old", STARTING)], None, (Stop(0), Start(1))),
     ("old ones go when none is wanted", 0, [Held(0, "old", READY)], None, (Stop(0),)),
 ]
