@@ -15,6 +15,10 @@ NEWEST_STARTS = 10
 _BY_THE_HOST = frozenset({Stage.ORDER, Stage.MODEL_CHECK})
 
 
+SAMPLES_KNOWN = 200
+"""Newest lead samples of a service kept in memory, as many as the history gives at the start; a plan uses 50 a kind."""
+
+
 class StartMetrics(Protocol):
     """The part of the metrics that starts feed."""
 
@@ -132,7 +136,7 @@ class Learner:
             kind=StartKind(start.kind.value), lead_s=max((ready - asked).total_seconds(), 0.0), ended_at=ready
         )
         self._history.add_lead_sample(service, sample)
-        world.lead_samples[service] = (*world.lead_samples.get(service, ()), sample)
+        world.lead_samples[service] = (sample, *world.lead_samples.get(service, ()))[:SAMPLES_KNOWN]
         self._asked.pop(service, None)
 
     def _golden(self, world: World, service: ServiceId, start: StartRecord) -> None:

@@ -96,9 +96,13 @@ class Supervisor:
             service.t0, service.why = order.asked_at, order.why
         if digest != service.digest or not same_golden(order.spec, service.spec):
             self._try_anew(name, service)
+        # To want fewer asks for nothing that failed.
+        lowered = digest == service.digest and order.replicas < service.wanted
         service.spec, service.digest, service.wanted, service.forgotten = order.spec, digest, order.replicas, False
-        # What asks during a back-off may be gone at its end: who still wants it then says so then.
-        service.asked_again, service.stuck_after_s = service.retry_at is None, order.stuck_after_s
+        service.stuck_after_s = order.stuck_after_s
+        if not lowered:
+            # What asks during a back-off may be gone at its end: who still wants it then says so then.
+            service.asked_again = service.retry_at is None
         self._reconcile(name)
 
     def forget(self, name: str) -> None:

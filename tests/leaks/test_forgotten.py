@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from activator_ext.app.learning import SAMPLES_KNOWN
 from activator_ext.core.model import ServiceId
 from activator_ext.portal.clock import Clock
 from activator_ext.portal.door import Door
@@ -53,6 +54,19 @@ async def test_the_controller_forgets_a_service_that_is_gone(bench: Bench, ends:
     await bench.tick(after_s=1)
     del bench.host.orders[:], bench.host.forgotten[:], bench.said[:]
     assert [text for text in texts(controller) if "passing" in text] == []
+
+
+async def test_starts_without_end_cost_no_memory_without_end(bench: Bench) -> None:
+    for _ in range(SAMPLES_KNOWN + 20):
+        bench.requests(waiting=1)
+        await bench.tick(after_s=1)
+        await bench.ready(after_s=5)
+        bench.requests()
+        await bench.tick(after_s=61)
+        assert bench.host.orders[-1].replicas == 0
+    known = bench.controller.world.lead_samples[CHAT]
+    assert len(known) == SAMPLES_KNOWN
+    assert known[0].ended_at == max(sample.ended_at for sample in known), "the newest are kept"
 
 
 async def test_the_portal_forgets_a_service_that_is_gone() -> None:

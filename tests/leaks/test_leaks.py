@@ -70,11 +70,13 @@ def _leaks(tmp_path: Path, seconds: float, seed: int) -> None:
     traffic = Traffic(up, seed)
     with running(up):
         done, samples = asyncio.run(_play(up, traffic, seconds))
-        starts = sum(len(up.starts(name)) for name in ("a", "b", "c"))
+        starts = sum(text.count(" ready after ") for text in up.said().splitlines())
         told = judge(samples)
         state = size_bytes(up.state)
         passing = [text for text in ("services", "plan") if "passing" in up.api("GET", f"/v1/{text}").text]
     print("\n".join(told))
+    memory = {name: [round(s[name].uss_bytes / 2**20, 1) for s in samples[::4]] for name in samples[0]}
+    print(json.dumps({"uss_mib": memory}))
     print(
         json.dumps(
             {"leaks": dict(done), "starts": starts, "state_bytes": state, "seconds": round(time.monotonic() - begun)}

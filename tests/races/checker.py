@@ -146,7 +146,8 @@ class Checker:
         for engine in self._machine.engines.all:
             if engine.alive:
                 bound_s = LET_GO_S + DRAIN_TIMEOUT_S + TERM_GRACE_S + PATIENCE_S
-                self._lasting("drain", engine.pid, bound_s, engine.pid in draining, f"{_name(engine)} drains on")
+                drains = engine.pid in draining and self._calm(0.0)
+                self._lasting("drain", engine.pid, bound_s, drains, f"{_name(engine)} drains on")
 
     def _look_at(self, service: ServiceId, serving: list[Engine]) -> None:
         truth, calm = self._truth, self._calm(0.0)

@@ -26,6 +26,9 @@ ONCE_BREACHING = (
     118,  # the loading lease had a failed start tried again
     260,  # a controller that began in the middle of a replacement asked for one engine too many
     601,  # of a host's death with two engines, requests got 502 instead of waiting
+    2882,  # to want fewer had the failed engine of an edit tried again
+    3816,  # of an edited service all old engines stayed until every new one was ready: 4 warm, 2 wanted
+    5147,  # a golden answer that another service's start had taught had a failed start tried again
     969,  # the failed engine of an edit was retried while the old one was only kept
 )
 MOST_SEEDS = 90
