@@ -41,7 +41,8 @@ class ClientConnection:
         self._queue: deque[Request] = deque()  # the first has its exchange, if there is one
         self._exchange: Exchange | None = None
         self._head: list[tuple[bytes, bytes]] = []
-        self._head_bytes = 0
+        self._head_bytes = 0  # of a head, or of trailers, in the reads before this one
+        self._fed_bytes = 0
         self._paused = False
         self._closing = False  # the last answer is written: what still comes is read away
         self._slow = False
@@ -141,12 +142,13 @@ class ClientConnection:
             if len(data) > self._limits.head_bytes and data.find(b"\r\n\r\n", 0, self._limits.head_bytes) < 0:
                 self._refuse(self._head_too_large())
                 return
+        self._fed_bytes = len(data)
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
             self._refuse_unreadable(error)
         if self._reading is not _NONE and (self._head or not self._reading.method):
-            self._bound_head(len(data))
+            self._bound_head(self._fed_bytes)
         else:
             self._head_bytes = 0
         if len(self._queue) > _AHEAD:
@@ -198,7 +200,7 @@ class ClientConnection:
         request.head, self._head = self._head, []
         method, version = parser.get_method(), parser.get_http_version()
         refusal = request.close_head(method, version, keep_alive=parser.should_keep_alive())
-        if len(request.head) > self._limits.fields:
+        if len(request.head) > self._limits.fields or self._is_large(request):
             refusal = self._head_too_large()
         if refusal is not None:
             self._stop(refusal)
@@ -292,6 +294,15 @@ class ClientConnection:
         self._head_bytes += more_bytes
         if self._head_bytes > self._limits.head_bytes:
             self._refuse(self._head_too_large())
+
+    def _is_large(self, request: Request) -> bool:
+        """Whether the head is over its bound, its pieces added up where they may be."""
+        if self._head_bytes + self._fed_bytes <= self._limits.head_bytes:
+            return False
+        fields = sum(len(name) + len(value) + 4 for name, value in request.head)  # ": " and the line's end
+        return (
+            len(request.method) + len(request.target) + fields + 13 > self._limits.head_bytes
+        )  # " HTTP/1.1", its ends
 
     def _head_too_large(self) -> Refusal:
         what = f"the request's head is over {self._limits.head_bytes} bytes or {self._limits.fields} fields"

@@ -99,7 +99,8 @@ def test_ctrl_c_at_any_moment_of_the_start(up: ChaosUp, chance: random.Random, r
     """Also in the first 50 ms, while Python is still importing: it ends, without a traceback of ours or a process."""
     up.serve("chat")
     # The program as it is, without the points: they import half of it before its first line.
-    argv = [*PILOTLIGHT, *up.argv()[up.argv().index("up") :]]
+    # Whoever began the tests in the background had SIGINT ignored, and so would the program until its first line.
+    argv = ["env", "--default-signal=INT", *PILOTLIGHT, *up.argv()[up.argv().index("up") :]]
     ends: dict[int, int] = {}
     lost = 0
     for number in range(tries):

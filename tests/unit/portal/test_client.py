@@ -28,6 +28,12 @@ class Transport(asyncio.Transport):
     def is_closing(self) -> bool:
         return False
 
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        pass
+
     def pause_reading(self) -> None:
         pass
 
@@ -59,3 +65,16 @@ async def test_a_client_that_does_not_take_its_answers_is_given_no_more() -> Non
     for _ in range(10):
         await asyncio.sleep(0)
     assert transport.sent.count(b"HTTP/1.1 200") == 4
+
+
+async def test_a_head_is_bounded_however_it_is_cut() -> None:
+    """Two reads, each below the bound, the second with the head's end."""
+    limit = Limits().head_bytes
+    for size, status in ((limit - 200, b"200"), (limit + 1024, b"431")):
+        client, transport = connection()
+        head = ASK[:-2] + b"".join(b"X-%d: %b\r\n" % (n, b"a" * 8000) for n in range(size // 8010))
+        head += b"X-Rest: " + b"a" * (size - len(head) - 12) + b"\r\n\r\n"
+        assert len(head) == size
+        client.data_received(head[: limit - 500])
+        client.data_received(head[limit - 500 :])
+        assert transport.sent.split()[1] == status, size
