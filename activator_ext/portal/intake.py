@@ -50,6 +50,9 @@ def target(request: Request, table: Table) -> Target:
         raise Refused(invalid(f"{method} is not served here; use GET or POST", "method_not_allowed", 405))
     if request.upgrade == b"websocket":
         raise Refused(invalid("WebSockets are not served here; ask with HTTP", "upgrade_refused", 501))
+    if request.fields.get(b"sec-fetch-site") == b"cross-site":
+        # Only browsers say so: a page of another site, which could not read the answer but would cost a start.
+        raise Refused(invalid("a page of another site may not ask here", "cross_site", 403))
     if table.version is None:
         raise Refused(no_table())
     where = _plain(request.target)

@@ -11,7 +11,7 @@ _NOT_SENT_ON = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
     b"upgrade host content-length content-encoding expect accept-encoding".split()
 )
-_SEEN = frozenset(b"accept content-type traceparent".split()) | _NOT_SENT_ON
+_SEEN = frozenset(b"accept content-type sec-fetch-site traceparent".split()) | _NOT_SENT_ON
 _ONCE = frozenset(b"host content-length transfer-encoding content-encoding".split())
 _FOR_THIS_HOP = frozenset((b"keep-alive", b"close", b"upgrade", b"te"))
 

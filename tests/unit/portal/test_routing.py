@@ -138,3 +138,17 @@ async def test_before_any_table_nothing_is_called_unknown(tmp_path: Path) -> Non
         at.portal.door.table = type(at.portal.door.table)()
         async with at.post() as answer:
             assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+
+
+@pytest.mark.parametrize(
+    ("site", "status"), [("cross-site", 403), ("same-origin", 200), ("same-site", 200), ("none", 200)]
+)
+async def test_a_page_of_another_site_starts_nothing(tmp_path: Path, site: str, status: int) -> None:
+    """A browser sends a page's form or fetch to loopback too, and says where it comes from."""
+    async with engine() as up, house(tmp_path, route("team-a/chat", up.url)) as at:
+        asked = at.client.post(
+            f"{at.url}/v1/completions", data='{"model": "chat"}', headers={"Sec-Fetch-Site": site, "Origin": "http://e"}
+        )
+        async with asked as answer:
+            assert answer.status == status
+        assert len(up.bodies) == (status == 200)
