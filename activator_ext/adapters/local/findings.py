@@ -1,10 +1,12 @@
 """What is wrong, or without effect, in the user's files: one finding per place, each with its fix."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
+
+from activator_ext.core.visible import visible
 
 _CLIP = 80
 """Longest quoted value, in characters: a message is one line, not a copy of the file."""
@@ -36,7 +38,7 @@ class Finding:
     def __str__(self) -> str:
         key = f"{self.key}: " if self.key else ""
         text = f"{self.file}:{self.line}: {self.severity}: {key}{self.message}. {self.fix}"
-        return "".join(_visible(text))
+        return visible(text)
 
 
 class Findings:
@@ -99,9 +101,3 @@ def listed(names: Collection[str]) -> str:
     """The names in their order, the first ten of them."""
     rest = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(list(names)[:_LISTED]) + rest
-
-
-def _visible(text: str) -> Iterator[str]:
-    """Control characters written out, so that a file cannot draw on the user's terminal."""
-    for char in text:
-        yield char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
