@@ -7,6 +7,7 @@ from typing import Protocol, cast
 import httptools
 
 from activator_ext.portal.heads import NOT_HANDED_BACK, AnswerHead
+from activator_ext.portal.request import lines_without, tokens
 
 # An answer's head that is larger than this comes from no engine that works.
 _HEAD_BYTES = 64 * 2**10
@@ -59,8 +60,7 @@ class _Incoming:
                 content_type = value
         length, chunked, named = _framing(hop)
         if named:
-            kept = [(name, value) for name, value in self.fields if name.lower() not in named | NOT_HANDED_BACK]
-            lines = [part for name, value in kept for part in (name, b": ", value, b"\r\n")]
+            lines = lines_without(self.fields, NOT_HANDED_BACK | named)
         if status in (204, 304):
             length, chunked = 0, False
         self.until_close = length is None and not chunked
@@ -80,7 +80,7 @@ def _framing(hop: list[tuple[bytes, bytes]]) -> tuple[int | None, bool, set[byte
                 raise ValueError("a framing that nobody asked for")
             chunked = True
         elif name == b"connection":
-            named |= {each.strip().lower() for each in value.split(b",")} - _FOR_THIS_HOP
+            named |= tokens(value) - _FOR_THIS_HOP
     return length, chunked, named
 
 

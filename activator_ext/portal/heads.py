@@ -6,17 +6,12 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
 
-from activator_ext.portal.request import Request
+from activator_ext.portal.request import HOP_BY_HOP, Request
 
-# Ids need to differ, not to be secret; the generator is seeded by the system.
-_ids = random.Random()  # noqa: S311
+_ids = random.Random()  # noqa: S311 — ids need to differ, not to be secret; the system seeds it
 
-# RFC 9110 §7.6.1; the framing is chosen anew for each client.
-NOT_HANDED_BACK = frozenset(
-    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
-    b"upgrade content-length".split()
-)
-
+# The framing is chosen anew for each client.
+NOT_HANDED_BACK = HOP_BY_HOP | {b"content-length"}
 
 _PHRASES = {each.value: each.phrase.encode() for each in HTTPStatus}
 

@@ -4,13 +4,14 @@ import re
 
 from activator_ext.portal.refusals import Refusal, invalid
 
-# RFC 9110 §7.6.1 and the two that proxies also keep to themselves, and what is set anew for the engine: framing and
-# encoding, since the body may have been decoded; `Expect`, since it is answered here; `Accept-Encoding`, since
-# heartbeats may stand before the answer's bytes.
-_NOT_SENT_ON = frozenset(
+# RFC 9110 §7.6.1 and the two that proxies also keep to themselves.
+HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
-    b"upgrade host content-length content-encoding expect accept-encoding".split()
+    b"upgrade".split()
 )
+# Set anew for the engine as well: framing and encoding, since the body may have been decoded; `Expect`, since it is
+# answered here; `Accept-Encoding`, since heartbeats may stand before the answer's bytes.
+_NOT_SENT_ON = HOP_BY_HOP | frozenset(b"host content-length content-encoding expect accept-encoding".split())
 _SEEN = frozenset(b"accept content-type sec-fetch-site traceparent".split()) | _NOT_SENT_ON
 _ONCE = frozenset(b"host content-length transfer-encoding content-encoding".split())
 _FOR_THIS_HOP = frozenset((b"keep-alive", b"close", b"upgrade", b"te"))
@@ -95,12 +96,12 @@ class Request:
                     continue
             lines += (name, b": ", value, b"\r\n")
         if b"connection" in fields:
-            tokens = _tokens(fields[b"connection"])
-            if tokens - _FOR_THIS_HOP:
-                self._drop(tokens - _FOR_THIS_HOP)
-            if b"close" in tokens:  # it counts more than keep-alive beside it (RFC 9112 §9.3), in HTTP/1.0 too
+            named = tokens(fields[b"connection"])
+            if named - _FOR_THIS_HOP:
+                self.lines = lines_without(self.head, _NOT_SENT_ON | (named - _FOR_THIS_HOP))
+            if b"close" in named:  # it counts more than keep-alive beside it (RFC 9112 §9.3), in HTTP/1.0 too
                 self.keep_alive = False
-            if b"upgrade" in tokens:
+            if b"upgrade" in named:
                 self.upgrade = fields.get(b"upgrade", b"").lower()
         return None
 
@@ -119,11 +120,6 @@ class Request:
             self.expects = self.http11 and self.length != 0
         return None
 
-    def _drop(self, named: set[bytes]) -> None:
-        """Fields that `Connection` names are for this hop alone."""
-        kept = [(name, value) for name, value in self.head if name.lower() not in named | _NOT_SENT_ON]
-        self.lines = [part for name, value in kept for part in (name, b": ", value, b"\r\n")]
-
     def _absolute(self) -> None:
         """`http://authority/path` means that authority and `/path` (RFC 9112 §3.2.2)."""
         if self.target[:7].lower() == b"http://":
@@ -132,5 +128,12 @@ class Request:
             self.fields[b"host"] = authority
 
 
-def _tokens(value: bytes) -> set[bytes]:
+def tokens(value: bytes) -> set[bytes]:
+    """The options of a `Connection` header, in small letters."""
     return {each.strip().lower() for each in value.split(b",")}
+
+
+def lines_without(head: list[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> list[bytes]:
+    """The fields of a head but those of these names, in pieces to be joined."""
+    kept = [(name, value) for name, value in head if name.lower() not in dropped]
+    return [part for name, value in kept for part in (name, b": ", value, b"\r\n")]
