@@ -17,7 +17,7 @@ from runtime.engine.dirs import EngineDirs
 from runtime.engine.leash import PARENT_ENV
 from runtime.engine.marker import STAGES_ENV
 from runtime.engine.platforms import Platform
-from runtime.ready.model import is_url
+from runtime.weights.integrity import is_url
 
 __all__ = ["Tracing", "allowed_env", "cache_kind", "command_line", "environment", "platform_of", "refuse_reserved"]
 

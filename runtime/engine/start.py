@@ -36,9 +36,9 @@ from runtime.engine.stages import StageTracker, attributed
 from runtime.engine.watch import StartWatch, stage_name
 from runtime.ready.fault import Fault
 from runtime.ready.golden import ask_golden, golden_key
-from runtime.ready.model import Needs, prove_model
 from runtime.ready.probe import wait_until_serving
 from runtime.ready.stamp import model_stamp
+from runtime.weights.integrity import Needs, prove_model
 
 __all__ = ["EngineDirs", "EngineStart", "RunningEngine", "StartFailed", "utc_now"]
 

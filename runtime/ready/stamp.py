@@ -4,7 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from runtime.ready.model import is_url
+from runtime.weights.integrity import is_url
 
 MOST_FILES = 10_000
 """Files looked at; a model has a few hundred."""

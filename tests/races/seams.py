@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from runtime.contract import StartKind
-from runtime.ready.model import ModelFacts
+from runtime.weights.integrity import ModelFacts
 from tests.races.asked import HostsClient
 from tests.races.engines import Engines, digest_of
 from tests.races.virtual_loop import VirtualLoop

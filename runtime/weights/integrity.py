@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.contract import FailureCause
-from runtime.ready import safetensors
-from runtime.ready.digest import DigestCache, directory_digest
 from runtime.ready.fault import Fault
+from runtime.weights import safetensors
+from runtime.weights.digest import DigestCache, directory_digest
 
 INDEX = "model.safetensors.index.json"
 OTHER_WEIGHTS = ("*.bin", "*.pt", "*.pth", "*.gguf", "*.npz")

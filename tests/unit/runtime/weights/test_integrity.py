@@ -8,8 +8,8 @@ import pytest
 
 from runtime.contract import FailureCause
 from runtime.ready.fault import Fault
-from runtime.ready.model import ModelFacts, Needs, check_model, prove_model
-from runtime.ready.safetensors import MAX_HEADER_BYTES, BadFileError, tensor_names
+from runtime.weights.integrity import ModelFacts, Needs, check_model, prove_model
+from runtime.weights.safetensors import MAX_HEADER_BYTES, BadFileError, tensor_names
 from tests.fakes.model import make_model, safetensors_bytes
 
 WHOLE = safetensors_bytes({"a": b"12345678", "b": b"1234"})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.ready.digest import DigestCache, directory_digest
+from runtime.weights.digest import DigestCache, directory_digest
 from tests.fakes.model import make_model
 
 GO = threading.Event()
