@@ -1,0 +1,96 @@
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime.ready.gate_control import GateControl
+from runtime.ready.gate_credential import GATE_ENV, given_credential, new_credential, write_credential
+
+CREDENTIAL = "c" * 43
+
+
+def test_from_the_launcher_to_the_gate(tmp_path: Path) -> None:
+    path = tmp_path / "credential"
+    made = new_credential()
+    mask = os.umask(0)
+    try:
+        write_credential(path, made)
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert given_credential({GATE_ENV: str(path)}) == made
+    assert len({new_credential() for _ in range(100)}) == 100
+
+
+def test_a_link_that_stands_there_is_not_followed(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("mine")
+    path = tmp_path / "credential"
+    path.symlink_to(other)
+    write_credential(path, CREDENTIAL)
+    assert other.read_text() == "mine"
+    assert not path.is_symlink()
+
+
+def test_it_replaces_that_of_an_earlier_start(tmp_path: Path) -> None:
+    path = tmp_path / "credential"
+    for credential in (CREDENTIAL, "d" * 43):
+        write_credential(path, credential)
+        assert given_credential({GATE_ENV: str(path)}) == credential
+
+
+@pytest.mark.parametrize("environ", [{}, {GATE_ENV: ""}])
+def test_no_host(environ: dict[str, str]) -> None:
+    assert given_credential(environ) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "words"),
+    [
+        (None, 0, "cannot be read"),
+        (CREDENTIAL.encode(), 0o644, r"open to others \(mode 0644\)"),
+        (CREDENTIAL.encode(), 0o620, r"open to others \(mode 0620\)"),
+        (b"", 0o600, "holds no credential"),
+        (b"short", 0o600, "holds no credential"),
+        (b"\xff" * 43, 0o600, "cannot be read"),
+        ("ü".encode() * 43, 0o600, "holds no credential"),
+        (b"c" * 20 + b"\n" + b"c" * 20, 0o600, "holds no credential"),
+    ],
+)
+def test_an_unusable_file(tmp_path: Path, content: bytes | None, mode: int, words: str) -> None:
+    path = tmp_path / "credential"
+    if content is not None:
+        path.write_bytes(content)
+        path.chmod(mode)
+    with pytest.raises(ValueError, match=words) as caught:
+        given_credential({GATE_ENV: str(path)})
+    assert "c" * 20 not in str(caught.value)
+    assert GATE_ENV in str(caught.value)
+
+
+def test_an_engine_whose_credential_is_missing_ends_before_it_listens(tmp_path: Path) -> None:
+    """vLLM imports the middleware before it listens: the error is the engine's end, not a gate that stands open."""
+    found = subprocess.run(
+        [sys.executable, "-c", "import runtime.ready.gate_mount"],
+        env={**os.environ, GATE_ENV: str(tmp_path / "missing")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 1
+    assert "write the engine's credential there with mode 0600" in found.stderr
+
+
+def test_the_gate_costs_the_engine_no_imports() -> None:
+    script = (
+        "import sys, runtime.ready.gate_mount; print([m for m in ('pydantic','httpx','aiohttp') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_the_hosts_side_does_not_show_it() -> None:
+    assert CREDENTIAL not in repr(GateControl("http://127.0.0.1:1", CREDENTIAL))
