@@ -145,9 +145,10 @@ class Learner:
         if golden.tokens is not None or key is None or tokens is None:
             return
         known = self.goldens(golden.prompt)
-        if key not in known:
+        # Also one that is known: the history forgets first what was proven longest ago.
+        if next(reversed(known), None) != key:
             self._history.set_golden(key, golden.prompt, tokens)
-            self._goldens[golden.prompt] = known | {key: tokens}
+            del self._goldens[golden.prompt]
 
 
 def longest_stage_s(start: StartRecord) -> float:

@@ -64,6 +64,18 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (service, ready_by_us, kind)
     ) WITHOUT ROWID
     """,
+    """
+    CREATE TABLE golden_in_order (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        golden_key TEXT NOT NULL,
+        prompt TEXT NOT NULL,
+        tokens TEXT NOT NULL,
+        UNIQUE (prompt, golden_key)
+    );
+    INSERT INTO golden_in_order (golden_key, prompt, tokens) SELECT golden_key, prompt, tokens FROM golden;
+    DROP TABLE golden;
+    ALTER TABLE golden_in_order RENAME TO golden
+    """,
 )
 """Step n brings a file from schema n to n + 1; written steps never change."""
 

@@ -40,6 +40,9 @@ LEAD_SAMPLES_KEPT = 1000
 """Newest lead samples kept per service; the quantile uses the newest few dozen."""
 MINUTES_KEPT = 1000
 """Newest announced minutes kept per service: at two a day, more than a year."""
+GOLDENS_KEPT = 128
+"""Newest golden answers kept per prompt: each order carries those of its prompt, and each edit of a service's arguments
+makes another. 128 are enough for dozens of models that share the default prompt; a forgotten one is learned again."""
 EVENTS_KEPT = 10_000
 """Newest events kept in all."""
 HOLD_SHOWN = timedelta(days=1)
@@ -207,14 +210,22 @@ class History:
         ]
 
     def goldens(self, prompt: str) -> dict[str, tuple[int, ...]]:
-        """Every known answer to this prompt, by golden key."""
-        rows = self._read("SELECT golden_key, tokens FROM golden WHERE prompt = ?", prompt)
+        """Every known answer to this prompt, by golden key, the one proven last at the end."""
+        rows = self._read("SELECT golden_key, tokens FROM golden WHERE prompt = ? ORDER BY seq", prompt)
         return {key: tuple(json.loads(tokens)) for key, tokens in rows}
 
     def set_golden(self, golden_key: str, prompt: str, tokens: tuple[int, ...]) -> None:
-        """Remember a proven answer in place of any earlier one."""
+        """Remember an answer that was proven just now, in place of any earlier one; keeps the newest `GOLDENS_KEPT`."""
         with self._writing(durable=True) as db:
-            db.execute("INSERT OR REPLACE INTO golden VALUES (?, ?, ?)", (golden_key, prompt, json.dumps(tokens)))
+            db.execute(
+                "INSERT OR REPLACE INTO golden (golden_key, prompt, tokens) VALUES (?, ?, ?)",
+                (golden_key, prompt, json.dumps(tokens)),
+            )
+            db.execute(
+                "DELETE FROM golden WHERE prompt = ?1 AND seq NOT IN "
+                "(SELECT seq FROM golden WHERE prompt = ?1 ORDER BY seq DESC LIMIT ?2)",
+                (prompt, GOLDENS_KEPT),
+            )
 
     def add_event(self, at: datetime, service: ServiceId | None, kind: str, text: str, reason: Reason | None) -> int:
         """Remember an event and return its seq; keeps the newest `EVENTS_KEPT`."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from activator_ext.adapters.history import History, HoldConflictError, RecordedEvent, store
+from activator_ext.adapters.history.store import GOLDENS_KEPT
 from activator_ext.core.model import Hold, LeadSample, Reason, ReasonCode, ServiceId, StartKind
 from runtime import contract
 from runtime.contract import Mark, Stage, StageTime, StartRecord
@@ -221,6 +222,19 @@ def test_a_golden_answer_belongs_to_weights_and_prompt(history: History) -> None
     assert history.goldens("other").get("sha256:a") is None
     assert history.goldens("hello") == {"sha256:a": (1, 2, 3), "sha256:b": (5,)}
     assert history.goldens("other") == {}
+
+
+def test_the_golden_answers_proven_longest_ago_are_forgotten(history: History) -> None:
+    for number in range(GOLDENS_KEPT):
+        history.set_golden(f"key-{number}", "hello", (number,))
+    history.set_golden("key-0", "hello", (0,))
+    history.set_golden("key-new", "hello", (1,))
+    history.set_golden("key-1", "other", (2,))
+    known = history.goldens("hello")
+    assert len(known) == GOLDENS_KEPT
+    assert "key-1" not in known, "the one proven longest ago"
+    assert list(known)[-2:] == ["key-0", "key-new"]
+    assert history.goldens("other") == {"key-1": (2,)}
 
 
 def test_events_come_oldest_first_after_a_seq(history: History) -> None:
