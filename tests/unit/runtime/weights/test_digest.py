@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from runtime.weights.digest import DigestCache, directory_digest
+from runtime.weights.digest import DigestCache, hash_directory
 from tests.fakes.model import make_model
 
 GO = threading.Event()
 
 
 def digest(model: Path, cache: Path | None = None) -> str:
-    return directory_digest(model, DigestCache(cache or model.parent / "digests.json"), GO)
+    return hash_directory(model, DigestCache(cache or model.parent / "digests.json"), GO).digest
 
 
 def test_content_and_names_decide(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_entries_of_another_process_are_kept(tmp_path: Path) -> None:
     cache = tmp_path / "digests.json"
     mine = DigestCache(cache)
     cache.write_text('{"theirs": [1, 2, 3, "x"]}')
-    directory_digest(model, mine, GO)
+    hash_directory(model, mine, GO)
     assert {"theirs", str((model / "config.json").resolve())} <= set(json.loads(cache.read_text()))
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
@@ -69,4 +69,4 @@ def test_hashing_stops_when_told(tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(InterruptedError):
-        directory_digest(make_model(tmp_path / "m"), DigestCache(tmp_path / "digests.json"), stop)
+        hash_directory(make_model(tmp_path / "m"), DigestCache(tmp_path / "digests.json"), stop)
