@@ -1,0 +1,1 @@
+"""Where bundles are kept: a directory, an object store, an OCI registry, or the image itself."""
