@@ -29,6 +29,13 @@ def kill(pgid: int) -> None:
         os.killpg(pgid, signal.SIGKILL)
 
 
+def reap(pgid: int) -> None:
+    """Have no zombies of the group: its orphans became children of this process, if it adopts them."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-pgid, os.WNOHANG)[0]:
+            pass
+
+
 async def kill_and_wait(pgid: int) -> tuple[int, ...]:
     """Kill until nobody of the group lives, 5 s at the most; who is left (nobody, as a rule)."""
     loop = asyncio.get_running_loop()

@@ -9,9 +9,10 @@ import os
 import re
 import signal
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 from runtime.engine import group
 from runtime.engine.log_file import LogFile
@@ -26,10 +27,30 @@ _BREAK = re.compile(rb"[\r\n]+")
 LineCallback = Callable[[datetime, str], None]
 
 
-class EngineProcess:
-    """A running or ended process tree. Create it by `spawn`."""
+class Leader(Protocol):
+    """What an `asyncio.subprocess.Process` and a process forked for us have in common."""
 
-    def __init__(self, process: asyncio.subprocess.Process, output: "_Output") -> None:
+    pid: int
+
+    @property
+    def returncode(self) -> int | None:
+        """As in `subprocess`; None while it lives."""
+
+    async def wait(self) -> int:
+        """Wait for its end."""
+
+    def send_signal(self, signal: int) -> None:
+        """Send a signal; ProcessLookupError once it has ended."""
+
+
+Fork = Callable[[int], Awaitable[Leader]]
+"""Makes the leader of an engine's session, which writes to the given descriptor."""
+
+
+class EngineProcess:
+    """A running or ended process tree. Create it by `spawn` or `fork`."""
+
+    def __init__(self, process: Leader, output: "_Output") -> None:
         self._process = process
         self._output = output
         self._gone = False
@@ -46,18 +67,29 @@ class EngineProcess:
         clock: Callable[[], datetime],
     ) -> "EngineProcess":
         """Start `argv` as the leader of a new session; `on_line` gets each line of its output. Raises OSError."""
-        read_end, write_end = os.pipe()
-        try:
-            process = await asyncio.create_subprocess_exec(
+
+        def make(output: int) -> Awaitable[Leader]:
+            return asyncio.create_subprocess_exec(
                 *argv,
                 env=dict(env),
                 cwd=cwd,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=write_end,
-                stderr=write_end,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
                 umask=0o077,  # sockets and files of an engine are its user's alone
             )
+
+        return await cls.fork(make, log=log, on_line=on_line, clock=clock)
+
+    @classmethod
+    async def fork(
+        cls, make: Fork, *, log: Path, on_line: LineCallback, clock: Callable[[], datetime]
+    ) -> "EngineProcess":
+        """As `spawn`, of a leader that somebody else makes. Raises what `make` raises."""
+        read_end, write_end = os.pipe()
+        try:
+            process = await make(write_end)
         except BaseException:
             os.close(read_end)
             raise
@@ -101,6 +133,7 @@ class EngineProcess:
             return
         left = await group.kill_and_wait(self.pid)
         await self._process.wait()
+        group.reap(self.pid)
         # From here on the number may belong to somebody else's group.
         self._gone = not left
         await self._output.finish()

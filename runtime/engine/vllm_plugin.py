@@ -1,16 +1,22 @@
-"""vLLM's general plugin: says that a process has done its imports. Inert unless PILOTLIGHT_STAGES=1.
+"""vLLM's general plugin: says that a process has done its imports, and lets it load what it compiled before.
+
+Inert unless PILOTLIGHT_STAGES=1, so that a vLLM that is not ours stays as it is.
 
 vLLM calls it once in the API server, in EngineCore and in each Worker, and in helper processes, which count as
 `other`. Its entry point is `vllm.general_plugins: pilotlight`; vLLM loads it unless VLLM_PLUGINS leaves it out.
 """
 
 import multiprocessing
+import os
 import sys
 
-from runtime.engine.marker import emit, role_of
+from runtime.engine.aot import repair_aot_load
+from runtime.engine.marker import STAGES_ENV, emit, role_of
 
 
 def register() -> None:
-    """Print the `plugin` marker of this process."""
+    """Print the `plugin` marker of this process and repair its loading of artifacts."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     emit("plugin", role_of(multiprocessing.current_process().name, getattr(spec, "name", "")))
+    if os.environ.get(STAGES_ENV) == "1":
+        repair_aot_load()
