@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePath
 
 INDEX = "model.safetensors.index.json"
 CONSOLIDATED_INDEX = "consolidated.safetensors.index.json"
@@ -72,7 +72,7 @@ def allowed(path: Path, patterns: Iterable[str]) -> bool:
     return any(fnmatch(path.name, pattern) for pattern in patterns)
 
 
-def absent_numbers(files: Iterable[Path]) -> tuple[str, ...]:
+def absent_numbers(files: Iterable[PurePath]) -> tuple[str, ...]:
     """Names that are missing from `model-00001-of-00004.safetensors` and its like."""
     names = {path.name for path in files}
     missing: set[str] = set()
