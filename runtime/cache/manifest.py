@@ -106,7 +106,7 @@ def read_manifest_bytes(file: Path, data: bytes) -> Manifest:
     if manifest.total_bytes != sum(entry.size for entry in manifest.files):
         raise BundleFault(BundleCause.CORRUPT, file, "its total is not the sum of its files", _DAMAGED)
     if not manifest.files:
-        raise BundleFault(BundleCause.EMPTY, file, "it holds no files", _DAMAGED)
+        raise BundleFault(BundleCause.CORRUPT, file, "it holds no files", _DAMAGED)
     return manifest
 
 

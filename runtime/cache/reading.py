@@ -239,9 +239,10 @@ def open_bundle(
         raise BundleFault(BundleCause.MISSING, path, "does not exist", "name a bundle that does") from error
     except OSError as error:
         raise unreadable(path, error) from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise BundleFault(BundleCause.UNREADABLE, path, "is no regular file", "name a bundle")
     with open(fd, "rb", buffering=0) as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise BundleFault(BundleCause.UNREADABLE, path, "is no regular file", "name a bundle")
         yield BundleReader(
             path, file, limits or Limits(), stop or threading.Event(), progress or (lambda _done, _total: None)
         )
