@@ -17,6 +17,8 @@ from runtime.engine.dirs import EngineDirs
 from runtime.engine.leash import PARENT_ENV
 from runtime.engine.marker import STAGES_ENV
 from runtime.engine.platforms import Platform
+from runtime.ready.gate_credential import GATE_ENV
+from runtime.ready.gate_door import READY_PATH
 from runtime.weights.integrity import is_url
 
 __all__ = ["Tracing", "allowed_env", "cache_kind", "command_line", "environment", "platform_of", "refuse_reserved"]
@@ -52,7 +54,10 @@ _RESERVED_SHORT = frozenset({"-asc", "-n", "-r", "-dpa", "-dpp", "-dpe", "-dph",
 NO_MEDIA = "none.invalid"
 """A domain that no medium is at (RFC 6761): else a request could have the engine fetch any URL of the network."""
 
-QUIET_PATHS = "/health,/metrics,/v1/models"
+MIDDLEWARE = "runtime.ready.gate_mount.MountedGate"
+"""The gate, by the name that vLLM imports: importing it here would read this process's own environment."""
+
+QUIET_PATHS = f"/health,/metrics,/v1/models,{READY_PATH}"
 """Asked about every second; not worth a line each in the engine's log."""
 
 _INHERITED = frozenset(
@@ -155,6 +160,8 @@ def command_line(
         *("--allowed-media-domains", NO_MEDIA),
         *platform_of(spec).args(spec),
         *spec.args,
+        # After those of the spec: vLLM puts the last one outermost, and the gate is in front of everything.
+        *("--middleware", MIDDLEWARE),
     )
 
 
@@ -191,6 +198,7 @@ def _ours(dirs: EngineDirs, parent_pid: int) -> dict[str, str]:
         "DO_NOT_TRACK": "1",
         "PYTHONUNBUFFERED": "1",
         STAGES_ENV: "1",
+        GATE_ENV: str(dirs.credential),
         PARENT_ENV: str(parent_pid),
     }
 

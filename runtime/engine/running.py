@@ -17,6 +17,8 @@ from runtime.engine.process import EngineProcess
 from runtime.engine.progress import Frozen, Pulse
 from runtime.engine.vitals import vitals_of
 from runtime.ready.fault import Fault
+from runtime.ready.gate_control import GateControl
+from runtime.ready.gate_door import State
 from runtime.ready.http import client
 
 METRICS_TIMEOUT_S = 2.0
@@ -36,19 +38,27 @@ class RunningEngine:
         self,
         *,
         process: EngineProcess,
-        url: str,
+        gate: GateControl,
         log: Path,
         oom: OomWindow,
         clock: Callable[[], datetime],
         on_end: Callable[[], None],
     ) -> None:
         self._process, self._log, self._oom, self._clock, self._on_end = process, log, oom, clock, on_end
-        self.url = url
+        self.gate, self.url = gate, gate.url
         self.pid = process.pid
         self._stopping = asyncio.Lock()
 
     async def in_flight(self) -> int | None:
-        """Requests that the engine runs or queues, from its own metrics; None when it does not say."""
+        """Requests that it runs, queues, still reads or sends, by its metrics and its gate; None: it does not say."""
+        running, inside = await self._running(), await self.gate.in_flight()
+        return running if running is None or inside is None else max(running, inside)
+
+    async def leave(self) -> None:
+        """No longer call itself ready to whoever asks; requests still pass until `stop`."""
+        await self.gate.move(State.LEAVING)
+
+    async def _running(self) -> int | None:
         try:
             async with client(self.url, METRICS_TIMEOUT_S) as http:
                 response = await http.get("/metrics")
@@ -75,7 +85,8 @@ class RunningEngine:
     async def stop(self, drain_s: float) -> None:
         """Let requests in flight finish for up to `drain_s`, then SIGTERM; 15 s later SIGKILL to the whole group.
 
-        New requests must be kept away before: while it ends, vLLM answers them with 500 and `/health` stays 200.
+        New ones are refused by its gate from here on (503, `draining`): without it vLLM, while it ends, would answer
+        them with 500 and `/health` with 200.
         Cancelled, it kills at once. May be called again, also while another call is at work.
         """
         async with self._stopping:
@@ -93,6 +104,7 @@ class RunningEngine:
     async def _drain(self, drain_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(drain_s):
+                await self.gate.move(State.DRAINING)
                 while self._process.returncode is None and await self.in_flight() != 0:  # noqa: ASYNC110  (another process)
                     await asyncio.sleep(POLL_S)
 

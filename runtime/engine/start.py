@@ -35,6 +35,8 @@ from runtime.engine.spans import SpanReceiver
 from runtime.engine.stages import StageTracker, attributed
 from runtime.engine.watch import StartWatch, stage_name
 from runtime.ready.fault import Fault
+from runtime.ready.gate_control import GateControl
+from runtime.ready.gate_credential import new_credential, write_credential
 from runtime.ready.golden import ask_golden, golden_key
 from runtime.ready.probe import wait_until_serving
 from runtime.ready.stamp import model_stamp
@@ -161,22 +163,24 @@ class EngineStart:
             raise Fault(FailureCause.SPAWN_FAILED, f"the engine's directory cannot be made: {error}") from error
         self.model_stamp = await asyncio.to_thread(model_stamp, self._spec.model)
         await self._prove_model(taken)
-        process, url = await self._spawn()
+        process, gate = await self._spawn()
         served_name = self._spec.served_names[0]
-        await self._watch.or_end(process, wait_until_serving(url, served_name, self._server_up))
+        await self._watch.or_end(process, wait_until_serving(gate.url, served_name, self._server_up, gate.headers))
+        self._drop_credential()
         proven = self._clock()
         self._finish(self._tracker.end(Stage.READY_PROBE, proven))
         self._tracker.begin(Stage.GOLDEN_PROMPT, proven)
         spec, key = self._spec, self._record.golden_key
-        golden = ask_golden(url, served_name, spec.golden, spec.start_timeout_s, key)
+        golden = ask_golden(gate.url, served_name, spec.golden, spec.start_timeout_s, key, gate.headers)
         tokens = await self._watch.or_end(process, golden)
         answered = self._clock()
         self._tracker.reach(Mark.T8, answered)
         self._finish(self._tracker.end(Stage.GOLDEN_PROMPT, answered))
         self._change(golden_tokens=tokens)
+        await self._watch.or_end(process, gate.open())
         return RunningEngine(
             process=process,
-            url=url,
+            gate=gate,
             log=self._dirs.log,
             oom=self._watch.oom,
             clock=self._clock,
@@ -194,9 +198,10 @@ class EngineStart:
         self._finish(self._tracker.end(Stage.MODEL_CHECK, proven))
         self._change(model_digest=facts.digest, golden_key=golden_key(facts.digest, self._spec))
 
-    async def _spawn(self) -> tuple[EngineProcess, str]:
+    async def _spawn(self) -> tuple[EngineProcess, GateControl]:
         try:
-            port = _free_port()
+            port, credential = _free_port(), new_credential()
+            write_credential(self._dirs.credential, credential)
             tracing = self._subscribe()
             argv = command_line(self._spec, port, tracing, self._command)
             env = environment(self._spec, self._dirs, os.environ, os.getpid(), tracing)
@@ -212,7 +217,7 @@ class EngineStart:
         self.url = f"http://127.0.0.1:{port}"
         self._tracker.reach(Mark.T4, self._clock())
         self._change()
-        return self._process, self.url
+        return self._process, GateControl(self.url, credential)
 
     def _line(self, at: datetime, text: str) -> None:
         marker = parse_marker(text)
@@ -264,9 +269,15 @@ class EngineStart:
 
     async def _clear(self) -> None:
         self._unsubscribe()
+        self._drop_credential()
         if self._process is not None:
             self._process.kill()
             await self._process.clear()
+
+    def _drop_credential(self) -> None:
+        """Its file has been read, or nobody reads it any more."""
+        with contextlib.suppress(OSError):
+            self._dirs.credential.unlink(missing_ok=True)
 
     def _subscribe(self) -> Tracing | None:
         if self._receiver is None:

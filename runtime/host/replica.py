@@ -141,7 +141,7 @@ class Replica:
             await asyncio.wait({died, stop}, return_when=asyncio.FIRST_COMPLETED)
             if died.done() and not self._stopping.is_set():
                 return died.result()
-            await asyncio.wait({died}, timeout=self._let_go_s)
+            await asyncio.gather(engine.leave(), asyncio.wait({died}, timeout=self._let_go_s))
             return None
         finally:
             stop.cancel()

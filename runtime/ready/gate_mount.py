@@ -11,9 +11,6 @@ from typing import Final
 from runtime.ready.gate import App, Gate
 from runtime.ready.gate_credential import given_credential
 
-MIDDLEWARE: Final = f"{__name__}.MountedGate"
-"""The value of vLLM's `--middleware`."""
-
 _CREDENTIAL: Final = given_credential(os.environ)
 
 

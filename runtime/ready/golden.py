@@ -6,7 +6,7 @@ never appears in a message or a log.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 import httpx
@@ -40,14 +40,21 @@ def _versions(names: Iterable[str]) -> Iterable[str]:
 
 
 async def ask_golden(
-    url: str, served_name: str, golden: Golden, timeout_s: float, key: str | None = None
+    url: str,
+    served_name: str,
+    golden: Golden,
+    timeout_s: float,
+    key: str | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> tuple[int, ...]:
     """The proven tokens. `timeout_s` bounds each answer; `key` is the golden key of this start.
+
+    `headers` let the host through the engine's gate.
 
     Raises Fault: GOLDEN_FAILED when there is no proper answer, GOLDEN_WRONG when it is not the expected one.
     """
     learned = golden.learned.get(key) if key is not None else None
-    async with client(url, timeout_s) as http:
+    async with client(url, timeout_s, headers) as http:
         got = await _ask(http, served_name, golden)
         if golden.tokens is not None:
             expected, cause = golden.tokens, _DECLARED

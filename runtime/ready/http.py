@@ -1,6 +1,7 @@
 """How an engine on loopback is asked: no proxies, no redirects, a bounded wait."""
 
 import ssl
+from collections.abc import Mapping
 from functools import cache
 
 import httpx
@@ -12,6 +13,6 @@ def _no_tls() -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-def client(url: str, timeout_s: float) -> httpx.AsyncClient:
-    """An HTTP client for one engine; `timeout_s` bounds each connect, read and write."""
-    return httpx.AsyncClient(base_url=url, timeout=timeout_s, trust_env=False, verify=_no_tls())
+def client(url: str, timeout_s: float, headers: Mapping[str, str] | None = None) -> httpx.AsyncClient:
+    """An HTTP client for one engine; `timeout_s` bounds each connect, read and write; `headers` go with each one."""
+    return httpx.AsyncClient(base_url=url, timeout=timeout_s, headers=headers, trust_env=False, verify=_no_tls())

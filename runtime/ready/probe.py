@@ -5,6 +5,7 @@ request); the golden prompt comes after.
 """
 
 import asyncio
+from collections.abc import Mapping
 
 import httpx
 
@@ -20,12 +21,15 @@ TRY_TIMEOUT_S = 5.0
 """The longest wait for one answer of `/health` or `/v1/models`."""
 
 
-async def wait_until_serving(url: str, served_name: str, server_up: asyncio.Event) -> None:
+async def wait_until_serving(
+    url: str, served_name: str, server_up: asyncio.Event, headers: Mapping[str, str] | None = None
+) -> None:
     """Return once `/health` is 200 and `/v1/models` names `served_name`; waits without an end of its own.
 
-    `server_up` set means that the engine's log announced its server. Raises Fault (NOT_SERVED).
+    `server_up` set means that the engine's log announced its server; `headers` let the host through the engine's gate.
+    Raises Fault (NOT_SERVED).
     """
-    async with client(url, TRY_TIMEOUT_S) as http:
+    async with client(url, TRY_TIMEOUT_S, headers) as http:
         while (names := await _served(http)) is None:
             await _pause(server_up)
     if served_name not in names:

@@ -14,6 +14,7 @@ model directory that passes the model check. Behaviour comes from `MODEL/fake.js
     hang_at        stage at which it hangs for good
     wrong_golden   true: other tokens than the content gives
     flaky_golden   true: each answer differs
+    no_gate        true: the gate's paths answer 404 and nobody is refused
     no_token_ids   true: answers carry no token ids
     fail_status    status of every completion instead of an answer
     served         list of names that /v1/models tells instead of those on the command line
@@ -26,8 +27,8 @@ model directory that passes the model check. Behaviour comes from `MODEL/fake.js
 
 Stages are those of `STAGES` below. Tokens are sha256 over prompt and weight bytes, so that the same directory always
 answers alike, another seed otherwise. SIGUSR1: it crashes (exit code 3) as with `crash_after_s`.
-Routes: /health /v1/models /v1/completions /v1/chat/completions /metrics. The text of token N is `tN `.
-On SIGTERM it lets running requests finish (up to --shutdown-timeout), then exits with 0.
+Routes: /health /v1/models /v1/completions /v1/chat/completions /metrics, and those of the gate.
+The text of token N is `tN `. On SIGTERM it lets running requests finish (up to --shutdown-timeout), then exits with 0.
 """
 
 import argparse
@@ -41,7 +42,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,12 @@ from aiohttp import web
 
 from runtime.engine.leash import leash, leash_to_starter
 from runtime.engine.marker import Marker, process_begun, render
+from runtime.ready.gate_credential import given_credential
+from runtime.ready.gate_door import CREDENTIAL_HEADER, OUR_PATHS, READY_PATH, STATE_PATH, WARM_UP_HEADER, Door, State
+from runtime.ready.gate_routes import Audience, audience_of
 
 PID = os.getpid()
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _SLEEPER = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 STAGES: tuple[tuple[str, str, str], ...] = (
     ("configuration", "APIServer", "non-default args: {'model': '…'}"),
@@ -135,17 +140,22 @@ class FakeServer:
         files = sorted(args.model.glob("*.safetensors"))
         self._content = hashlib.sha256(b"".join(f.read_bytes() for f in files)).digest()
         self._running = 0
+        self._door = Door(given_credential(os.environ), datetime.now(UTC))
         self._count = itertools.count(1)
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
         """Serve until SIGTERM, then let what runs finish."""
-        app = web.Application(client_max_size=2**26)
+        gated = not self._ways.get("no_gate")
+        app = web.Application(client_max_size=2**26, middlewares=[self._gate] if gated else [])
         app.router.add_get("/health", self._health)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_post("/v1/completions", self._completions)
         app.router.add_post("/v1/chat/completions", self._chat)
+        if gated:
+            app.router.add_get(READY_PATH, self._ready)
+            app.router.add_post(STATE_PATH + "{state}", self._state)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, self._args.host, self._args.port).start()
@@ -169,6 +179,34 @@ class FakeServer:
     def _crash(self) -> None:
         say("EngineCore", "RuntimeError: the fake was told to crash", level="ERROR")
         os._exit(3)
+
+    @web.middleware
+    async def _gate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The real gate's door behind aiohttp in place of ASGI; a warm-up does not give way here."""
+        if request.path.startswith(OUR_PATHS):
+            return await handler(request)
+        sent = request.headers.get(CREDENTIAL_HEADER)
+        credential = sent.encode() if sent is not None else None
+        audience = audience_of(request.path)
+        if refusal := self._door.judge(audience, credential, warm_up=WARM_UP_HEADER in request.headers):
+            headers = {name.decode(): value.decode() for name, value in refusal.headers}
+            return web.Response(status=refusal.status, body=refusal.body, headers=headers)
+        inside = credential is None and audience is Audience.CLIENTS
+        self._door.in_flight += inside
+        try:
+            return await handler(request)
+        finally:
+            self._door.in_flight -= inside
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        return web.Response(status=200 if self._door.ready else 503, body=self._door.report)
+
+    async def _state(self, request: web.Request) -> web.Response:
+        if not self._door.knows(request.headers.get(CREDENTIAL_HEADER, "").encode()):
+            return web.Response(status=403)
+        moved = self._door.move(State(request.match_info["state"]), datetime.now(UTC))
+        say("APIServer", f"gate: {self._door.state}")
+        return web.Response(status=200 if moved else 409, body=self._door.report)
 
     async def _health(self, _: web.Request) -> web.Response:
         return web.Response()

@@ -25,9 +25,10 @@ def test_the_whole_command_line() -> None:
         *("--served-model-name", "team/chat", "chat"),
         *("--otlp-traces-endpoint", "http://127.0.0.1:9/v1/traces"),
         *("--shutdown-timeout", "60"),
-        *("--disable-access-log-for-endpoints", "/health,/metrics,/v1/models"),
+        *("--disable-access-log-for-endpoints", "/health,/metrics,/v1/models,/pilotlight/ready"),
         *("--allowed-media-domains", "none.invalid"),
         *("--max-model-len", "512"),
+        *("--middleware", "runtime.ready.gate_mount.MountedGate"),
     )
 
 
@@ -108,6 +109,7 @@ def test_nothing_of_the_host_leaks_into_an_engine() -> None:
         "PYTHONUNBUFFERED": "1",
         "PILOTLIGHT_STAGES": "1",
         "PILOTLIGHT_PARENT_PID": "42",
+        "PILOTLIGHT_GATE_CREDENTIAL_FILE": "/c/run/credential",
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:9/v1/traces",
         "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
         "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "authorization=Bearer%20x",

@@ -66,6 +66,15 @@ async def running(start: EngineStart) -> AsyncIterator[RunningEngine]:
         assert group.members(engine.pid) == ()
 
 
+async def first_answer(http: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response:
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await http.post("/v1/completions", json=body)
+            except httpx.ConnectError:
+                await asyncio.sleep(0.01)
+
+
 async def failure_of(start: EngineStart) -> StartFailed:
     with pytest.raises(StartFailed) as caught:
         await start.run()
@@ -77,6 +86,54 @@ async def failure_of(start: EngineStart) -> StartFailed:
     if start.pid is not None:
         assert group.members(start.pid) == ()
     return caught.value
+
+
+async def test_the_gate_opens_after_the_golden_prompt_and_shuts_for_the_drain(tmp_path: Path) -> None:
+    case = Case(tmp_path, start_s=0.3, answer_s=0.5)
+    running_start = asyncio.create_task(case.new().run())
+    await case.reached(Stage.COMPILE)
+    body = {"model": "chat", "prompt": "x", "max_tokens": 1}
+    async with httpx.AsyncClient(base_url=str(case.start.url), trust_env=False, timeout=20) as http:
+        early = await first_answer(http, body)
+        assert (early.status_code, early.json()["error"]["code"]) == (503, "starting")
+        engine = await running_start
+        assert not case.dirs.credential.exists(), "read by then, and of no use on a disk"
+        asking = asyncio.create_task(http.post("/v1/completions", json=body))
+        async with asyncio.timeout(10):
+            while await engine.in_flight() != 1:
+                pass
+        await engine.leave()
+        assert (await http.get("/pilotlight/ready")).status_code == 503
+        assert (await http.post("/v1/completions", json=body)).status_code == 200
+        asking_too = asyncio.create_task(http.post("/v1/completions", json=body))
+        async with asyncio.timeout(10):
+            while await engine.in_flight() != 1:
+                pass
+        stop = asyncio.create_task(engine.stop(20))
+        async with asyncio.timeout(10):
+            while (late := await http.post("/v1/completions", json=body)).status_code == 200:
+                pass
+        assert (late.status_code, late.json()["error"]["code"]) == (503, "draining")
+        assert (await asking).status_code == (await asking_too).status_code == 200
+        await stop
+    assert group.members(engine.pid) == ()
+    log = case.dirs.log.read_text()
+    assert not any(credential in log for credential in engine.gate.headers.values())
+    assert [line.rpartition(" ")[2] for line in log.splitlines() if "gate: " in line] == [
+        *("minimum", "leaving", "draining")
+    ]
+
+
+async def test_an_engine_without_its_gate_is_not_admitted(tmp_path: Path) -> None:
+    caught = await failure_of(Case(tmp_path, no_gate=True).new())
+    assert caught.failure.cause is FailureCause.NOT_SERVED
+    assert "the engine's gate answers 404" in str(caught)
+
+
+async def test_a_failed_start_leaves_no_credential(tmp_path: Path) -> None:
+    case = Case(tmp_path, exit_at={"stage": "compile", "code": 1})
+    await failure_of(case.new())
+    assert not case.dirs.credential.exists()
 
 
 async def test_a_start_from_order_to_admission(tmp_path: Path) -> None:
