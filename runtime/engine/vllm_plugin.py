@@ -1,4 +1,4 @@
-"""vLLM's general plugin: says that a process has done its imports, and lets it load what it compiled before.
+"""vLLM's general plugin: says that a process has done its imports, collects garbage again, and repairs AOT loading.
 
 Inert unless PILOTLIGHT_STAGES=1, so that a vLLM that is not ours stays as it is.
 
@@ -6,6 +6,7 @@ vLLM calls it once in the API server, in EngineCore and in each Worker, and in h
 `other`. Its entry point is `vllm.general_plugins: pilotlight`; vLLM loads it unless VLLM_PLUGINS leaves it out.
 """
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -15,8 +16,10 @@ from runtime.engine.marker import STAGES_ENV, emit, role_of
 
 
 def register() -> None:
-    """Print the `plugin` marker of this process and repair its loading of artifacts."""
+    """Print the `plugin` marker of this process, collect garbage again (serve.py), repair the loading of artifacts."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     emit("plugin", role_of(multiprocessing.current_process().name, getattr(spec, "name", "")))
     if os.environ.get(STAGES_ENV) == "1":
+        gc.freeze()
+        gc.enable()
         repair_aot_load()

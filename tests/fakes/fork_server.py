@@ -1,7 +1,7 @@
 """A fork server of the real code that imports nothing of vLLM and whose engines run a few lines of Python.
 
 A fake of vLLM's imports only: fork, adoption, environment, output and end are the real ones.
-argv: mode, channel's descriptor. Modes: `ok`, `unsafe`, `dies` (while importing), `silent` (never says ready).
+argv: mode, the channel's descriptor. Modes: `ok`, `unsafe`, `dies` (while importing), `silent` (never says ready).
 """
 
 import os
@@ -33,4 +33,4 @@ if mode == "dies":
     sys.exit("no")
 if mode == "silent":
     time.sleep(600)
-server.main(())
+server.main((), int(sys.argv[1]))

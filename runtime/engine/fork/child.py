@@ -1,5 +1,6 @@
 """What a fork of the fork server does to become an engine, and what EngineCore and Worker, forks of that, do first."""
 
+import gc
 import importlib.util
 import multiprocessing
 import os
@@ -26,6 +27,7 @@ def become(request: ForkRequest, output: int) -> None:
     _take_place(request, output)
     _await_parent(request.host_pid)
     leash(request.host_pid)
+    gc.enable()
     sys.argv = ["vllm", *request.argv]
     main = sys.modules["__main__"]
     main.__spec__ = importlib.util.find_spec(SERVE)

@@ -12,6 +12,7 @@ from runtime.engine.adopted import Adopted, adopt_orphans
 from runtime.engine.fork.wire import ForkAnswer, ForkRequest, Ready, receive, send
 
 COMMAND = (sys.executable, "-P", "-m", "runtime.engine.fork.server")
+"""The platform and the channel's descriptor follow."""
 
 ANSWER_S = 10.0
 """How long a fork may take; it takes 20 ms, of which most is copying page tables (0.6 GB of imports)."""
@@ -31,7 +32,7 @@ class ForkServer:
         self._imports = asyncio.create_task(self._import(), name="fork server imports")
 
     @classmethod
-    async def begin(cls, env: Mapping[str, str], command: tuple[str, ...] = COMMAND) -> "ForkServer":
+    async def begin(cls, env: Mapping[str, str], command: tuple[str, ...]) -> "ForkServer":
         """Start one; its imports go on in the background. `env` is what engines import in. Raises OSError."""
         adopt_orphans()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

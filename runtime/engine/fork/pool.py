@@ -10,30 +10,35 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 
 from runtime.engine.adopted import Adopted
-from runtime.engine.fork.client import ForkServer, NoForkError
+from runtime.engine.fork.client import COMMAND, ForkServer, NoForkError
 
 MOST_SERVERS = 4
 """Each holds about 0.4 GB of its own; a service beyond them has its engine spawned."""
 
-Begin = Callable[[Mapping[str, str]], Awaitable[ForkServer]]
+Begin = Callable[[str, Mapping[str, str]], Awaitable[ForkServer]]
+"""Begins a server for a platform, in an environment. Raises OSError."""
+
+
+def _begin(platform: str, env: Mapping[str, str]) -> Awaitable[ForkServer]:
+    return ForkServer.begin(env, (*COMMAND, platform))
 
 
 class ForkPool:
     """Begins a server when the first service wants it and ends it when the last one has gone."""
 
-    def __init__(self, *, most: int = MOST_SERVERS, begin: Begin = ForkServer.begin) -> None:
+    def __init__(self, *, most: int = MOST_SERVERS, begin: Begin = _begin) -> None:
         self._most, self._begin = most, begin
         self._keys: dict[str, str] = {}
         self._servers: dict[str, asyncio.Task[ForkServer]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
-    def want(self, service: str, env: Mapping[str, str]) -> None:
-        """Have a server ready for engines of `service`, which import in `env`; returns at once.
+    def want(self, service: str, platform: str, env: Mapping[str, str]) -> None:
+        """Have a server ready for engines of `service`, which import on `platform` in `env`; returns at once.
 
         Asked again, it replaces a server that has ended. One that may not be forked stays as it is: it would say the
         same again.
         """
-        key = _key(service, env)
+        key = _key(service, platform, env)
         if self._keys.get(service) != key:
             self.drop(service)
             self._keys[service] = key
@@ -42,7 +47,7 @@ class ForkPool:
             return
         self._end(self._servers.pop(key, None))
         if len(self._servers) < self._most:
-            self._servers[key] = asyncio.create_task(_awaited(self._begin(dict(env))), name="fork server")
+            self._servers[key] = asyncio.create_task(_awaited(self._begin(platform, dict(env))), name="fork server")
 
     def drop(self, service: str) -> None:
         """`service` needs no server any more."""
@@ -87,8 +92,8 @@ class ForkPool:
             task.add_done_callback(self._ending.discard)
 
 
-def _key(service: str, env: Mapping[str, str]) -> str:
-    facts = [service.partition("/")[0], sorted(env.items())]
+def _key(service: str, platform: str, env: Mapping[str, str]) -> str:
+    facts = [service.partition("/")[0], platform, sorted(env.items())]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 

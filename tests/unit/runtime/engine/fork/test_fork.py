@@ -168,7 +168,8 @@ class Begun:
     def __init__(self) -> None:
         self.servers: list[ForkServer] = []
 
-    async def __call__(self, env: Mapping[str, str]) -> ForkServer:
+    async def __call__(self, platform: str, env: Mapping[str, str]) -> ForkServer:
+        assert platform == "cpu"
         self.servers.append(await begin(env))
         return self.servers[-1]
 
@@ -190,7 +191,7 @@ async def test_services_of_one_namespace_and_environment_share_a_server(tmp_path
     begun = Begun()
     pool = ForkPool(begin=begun)
     for service, env in (("a/one", {}), ("a/two", {}), ("b/one", {}), ("a/own", {"VLLM_X": "1"})):
-        pool.want(service, env)
+        pool.want(service, "cpu", env)
         assert await hello(pool, service, tmp_path) == ["hello"]
         assert pool.imported(service)
     assert len(begun.servers) == 3
@@ -207,9 +208,9 @@ async def test_services_of_one_namespace_and_environment_share_a_server(tmp_path
 async def test_a_service_whose_environment_changes_leaves_its_server(tmp_path: Path) -> None:
     begun = Begun()
     pool = ForkPool(begin=begun)
-    pool.want("a/one", {})
+    pool.want("a/one", "cpu", {})
     await hello(pool, "a/one", tmp_path)
-    pool.want("a/one", {"VLLM_X": "1"})
+    pool.want("a/one", "cpu", {"VLLM_X": "1"})
     await hello(pool, "a/one", tmp_path)
     await pool.close()
     assert len(begun.servers) == 2
@@ -217,8 +218,8 @@ async def test_a_service_whose_environment_changes_leaves_its_server(tmp_path: P
 
 async def test_no_more_servers_than_allowed(tmp_path: Path) -> None:
     pool = ForkPool(most=1, begin=Begun())
-    pool.want("a/one", {})
-    pool.want("b/one", {})
+    pool.want("a/one", "cpu", {})
+    pool.want("b/one", "cpu", {})
     with pytest.raises(NoForkError, match="1 fork servers live already"):
         await hello(pool, "b/one", tmp_path)
     assert not pool.imported("b/one")
@@ -228,12 +229,12 @@ async def test_no_more_servers_than_allowed(tmp_path: Path) -> None:
 async def test_a_server_that_ended_is_begun_anew_when_wanted_again(tmp_path: Path) -> None:
     begun = Begun()
     pool = ForkPool(begin=begun)
-    pool.want("a/one", {})
+    pool.want("a/one", "cpu", {})
     await hello(pool, "a/one", tmp_path)
     os.kill(begun.servers[0].pid, signal.SIGKILL)
     while not begun.servers[0].gone:  # noqa: ASYNC110  (its end is the kernel's to tell)
         await asyncio.sleep(0)
-    pool.want("a/one", {})
+    pool.want("a/one", "cpu", {})
     assert await hello(pool, "a/one", tmp_path) == ["hello"]
     assert len(begun.servers) == 2
     await pool.close()
@@ -242,13 +243,14 @@ async def test_a_server_that_ended_is_begun_anew_when_wanted_again(tmp_path: Pat
 async def test_a_server_that_may_not_be_forked_is_not_begun_again(tmp_path: Path) -> None:
     servers: list[ForkServer] = []
 
-    async def unsafe(env: Mapping[str, str]) -> ForkServer:
+    async def unsafe(platform: str, env: Mapping[str, str]) -> ForkServer:
+        del platform
         servers.append(await begin(env, "unsafe"))
         return servers[-1]
 
     pool = ForkPool(begin=unsafe)
     for _ in range(3):
-        pool.want("a/one", {})
+        pool.want("a/one", "cpu", {})
         with pytest.raises(NoForkError, match="CUDA"):
             await hello(pool, "a/one", tmp_path)
     assert len(servers) == 1
@@ -256,12 +258,12 @@ async def test_a_server_that_may_not_be_forked_is_not_begun_again(tmp_path: Path
 
 
 async def test_a_server_that_cannot_be_begun_is_told(tmp_path: Path) -> None:
-    async def broken(env: Mapping[str, str]) -> ForkServer:
-        del env
+    async def broken(platform: str, env: Mapping[str, str]) -> ForkServer:
+        del platform, env
         raise OSError("no processes left")
 
     pool = ForkPool(begin=broken)
-    pool.want("a/one", {})
+    pool.want("a/one", "cpu", {})
     with pytest.raises(NoForkError, match="no processes left"):
         await hello(pool, "a/one", tmp_path)
     await pool.close()
