@@ -32,7 +32,7 @@ from runtime.cache.limits import Limits
 from runtime.cache.manifest import FileDigest, Manifest, Provenance, make_manifest
 from runtime.cache.relocate import RELOCATED_BYTES, without_root
 from runtime.cache.signing import Signature, SigningKey, encode_signatures
-from runtime.cache.staging import Draft, draft_file, publish_file
+from runtime.cache.staging import Draft, draft_file, publish_file, sweep
 
 SUFFIX = ".bundle"
 
@@ -87,6 +87,7 @@ def pack(
     manifest = packing.read(fingerprint, provenance)
     data = manifest.encode()
     signatures = (Signature(signer.public.id, signer.sign(data)),) if signer else ()
+    sweep(target if target.is_dir() else target.parent)
     try:
         with draft_file(target / "new" if target.is_dir() else target) as draft:
             digest, size = packing.write(draft, manifest, data, encode_signatures(signatures))

@@ -13,7 +13,7 @@ from runtime.cache.limits import Limits
 from runtime.cache.manifest import FileDigest, Manifest
 from runtime.cache.reading import BundleReader, Head, Wanted, open_bundle
 from runtime.cache.relocate import RELOCATED_BYTES, with_root
-from runtime.cache.staging import Draft, draft_directory, publish_directory
+from runtime.cache.staging import Draft, draft_directory, publish_directory, sweep
 from runtime.cache.trust import Signer, TrustPolicy
 
 _PAGE_BYTES = 4096
@@ -86,11 +86,13 @@ def restore(
     before the directory appears, so that a power cut leaves no torn tree; leave it out where the place does not
     outlive the machine's uptime (tmpfs, emptyDir). The tree must stay where it is restored to: caches hold its path.
 
-    Raises BundleFault, and InterruptedError once `stop` is set; then `into` is as it was.
+    Raises BundleFault, and InterruptedError once `stop` is set; then `into` is as it was. What killed restores left
+    beside it is removed first.
     """
     into = Path(os.path.abspath(into))
     wanted = Wanted(trust, expected_key, expected_digest)
     _refuse_occupied(into, replace=replace)
+    sweep(into.parent)
     with open_bundle(file, limits, stop, progress) as reader:
         head = reader.head(wanted)
         try:

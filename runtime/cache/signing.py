@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import stat
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from runtime.cache.faults import BundleCause, BundleFault
+from runtime.cache.staging import draft_file, sweep
 
 CONTEXT = b"pilotlight bundle manifest\n"
 """Stands before what is signed, so that a signature made for something else is none for a bundle."""
@@ -112,10 +112,8 @@ class SigningKey:
             raise _bad_key(file, "exists already; nothing was written") from error
         except OSError as error:
             raise _bad_key(file, f"cannot be written ({error.strerror})") from error
-        public = file.with_name(file.name + ".pub")
-        with contextlib.suppress(FileExistsError):
-            public.unlink(missing_ok=True)
-            _write_new(public, made.public.pem.encode(), 0o644)
+        file.with_name(file.name + ".pub").unlink(missing_ok=True)
+        made._write_public(file)
         return made
 
     @classmethod
@@ -124,13 +122,21 @@ class SigningKey:
         if not file.exists():
             try:
                 file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                sweep(file.parent)  # the drafts of a killed process hold keys
                 return cls.generate(file)
             except BundleFault:
                 if not file.exists():
                     raise
             except OSError as error:
                 raise _bad_key(file, f"cannot be written ({error.strerror})") from error
-        return cls.load(file)
+        made = cls.load(file)
+        made._write_public(file)
+        return made
+
+    def _write_public(self, file: Path) -> None:
+        """The public half beside the private one, where it is missing; nobody but its reader needs it."""
+        with contextlib.suppress(OSError):
+            _write_new(file.with_name(file.name + ".pub"), self.public.pem.encode(), 0o644)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +213,8 @@ def _refuse_open_key(file: Path, status: os.stat_result) -> None:
 
 def _write_new(file: Path, data: bytes, mode: int) -> None:
     """Write a whole file under a name that is free; a reader sees all of it or none."""
-    draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}.draft")
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as opened:
-            opened.write(data)
-            opened.flush()
-            os.fsync(opened.fileno())
-        os.link(draft, file)
-    finally:
-        draft.unlink(missing_ok=True)
+    with draft_file(file) as draft:
+        os.write(draft.fd, data)
+        os.fchmod(draft.fd, mode)
+        os.fsync(draft.fd)
+        os.link(draft.path, file)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-DRAFT_NAME = re.compile(r"\..+\.(?:packing|restoring)\.[0-9a-f]{16}")
+DRAFT_NAME = re.compile(r"\..+\.pilotlight-draft\.[0-9a-f]{16}")
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -38,7 +38,7 @@ class Draft:
 def draft_file(target: Path) -> Iterator[Draft]:
     """A new file (0600) beside `target`, gone afterwards unless it was renamed."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = _begin(target, "packing", directory=False)
+    draft = _begin(target, directory=False)
     try:
         yield draft
     finally:
@@ -51,7 +51,7 @@ def draft_file(target: Path) -> Iterator[Draft]:
 def draft_directory(target: Path) -> Iterator[Draft]:
     """A new directory (0700) beside `target`, gone with all in it afterwards unless it was renamed."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = _begin(target, "restoring", directory=True)
+    draft = _begin(target, directory=True)
     try:
         yield draft
     finally:
@@ -85,7 +85,10 @@ def publish_directory(draft: Draft, target: Path, *, replace: bool) -> None:
 
 
 def sweep(directory: Path) -> tuple[Path, ...]:
-    """Remove every draft in `directory` that no living process works on; returns what was removed."""
+    """Remove every draft in `directory` that no living process works on; returns what was removed.
+
+    On a network file system only where its locks are seen by all of its hosts.
+    """
     try:
         names = sorted(entry.name for entry in os.scandir(directory) if DRAFT_NAME.fullmatch(entry.name))
     except OSError:
@@ -103,9 +106,9 @@ def sync_directory(directory: Path) -> None:
             os.close(fd)
 
 
-def _begin(target: Path, kind: str, *, directory: bool) -> Draft:
+def _begin(target: Path, *, directory: bool) -> Draft:
     for _ in range(_TRIES):
-        path = target.with_name(f".{target.name[:_NAME_KEPT]}.{kind}.{secrets.token_hex(8)}")
+        path = target.with_name(f".{target.name[:_NAME_KEPT]}.pilotlight-draft.{secrets.token_hex(8)}")
         if directory:
             path.mkdir(mode=0o700)
             flags = os.O_RDONLY | os.O_DIRECTORY

@@ -557,11 +557,11 @@ def test_what_cannot_be_read(tmp_path: Path, made: bytes, monkeypatch: pytest.Mo
 
 
 def test_sweep_removes_what_no_process_works_on(tmp_path: Path) -> None:
-    for name in (".into.restoring.0123456789abcdef", ".x.packing.0123456789abcdef"):
+    for name in (".into.pilotlight-draft.0123456789abcdef", ".x.pilotlight-draft.0123456789abcdef"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "half").write_text("half")
-    (tmp_path / ".b.packing.0123456789abcdef").write_text("half")
-    kept = tmp_path / ".mine.restoring.notours"
+    (tmp_path / ".b.pilotlight-draft.0123456789abcdef").write_text("half")
+    kept = tmp_path / ".mine.pilotlight-draft.notours"
     kept.mkdir()
     with staging.draft_directory(tmp_path / "into") as directory, staging.draft_file(tmp_path / "file") as file:
         assert len(sweep(tmp_path)) == 3
