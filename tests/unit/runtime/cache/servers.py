@@ -46,9 +46,11 @@ class Server:
 @contextmanager
 def _process(argv: list[str], ready: bytes, env: dict[str, str]) -> Iterator[Server]:
     """The process; its port is what a line of its stderr tells by the pattern `ready`."""
-    running = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **env})
+    # docker-registry takes REGISTRY_… as its configuration, REGISTRY_AUTH_FILE of the clients too.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("REGISTRY_")}
+    running = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**inherited, **env})
     assert running.stderr is not None
-    said = []
+    said, drain = [], threading.Thread(target=running.stderr.read, daemon=True)
     try:
         for line in running.stderr:
             said.append(line)
@@ -57,13 +59,13 @@ def _process(argv: list[str], ready: bytes, env: dict[str, str]) -> Iterator[Ser
         else:
             raise RuntimeError(f"{argv[0]} ended: {b''.join(said).decode()}")
         # What it says later must not fill a pipe that nobody reads.
-        drain = threading.Thread(target=running.stderr.read, daemon=True)
         drain.start()
         yield Server(running, int(found.group(1)))
     finally:
         running.kill()
         running.wait()
-        drain.join()
+        if drain.is_alive():
+            drain.join()
         running.stderr.close()
 
 
