@@ -191,6 +191,7 @@ class StartRecord(_Wire):
 
     `ready_s` is T0 → T9; `attributed` the share of it (0–1) that named stages cover, overlaps counted once.
     `golden_key` names the weights, arguments and versions whose golden answer `golden_tokens` is.
+    `warmed_at`: the second level of readiness, every shape computed once; a mark of its own, after T9.
     `outcome` None: under way. A failed start has no `ready_s` and is no sample of stage times. `ended`: how an engine
     that had become ready ended; None while it serves, and where it was stopped on purpose.
     """
@@ -211,6 +212,7 @@ class StartRecord(_Wire):
     golden_tokens: tuple[int, ...] | None = None
     why: str = ""
 
+    warmed_at: AwareDatetime | None = None
 
 class ReplicaView(_Wire):
     """One replica as its host sees it. `url` is where the engine answers, set from T4 on. `draining`: no new requests.

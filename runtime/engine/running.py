@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from runtime.contract import Failure, FailureCause
+from runtime.contract import EngineSpec, Failure, FailureCause
 from runtime.engine.ending import End, died
 from runtime.engine.lines import excerpt
 from runtime.engine.oom import OomWindow
@@ -20,6 +20,7 @@ from runtime.ready.fault import Fault
 from runtime.ready.gate_control import GateControl
 from runtime.ready.gate_door import State
 from runtime.ready.http import client
+from runtime.ready.shapes import warm_shapes
 
 METRICS_TIMEOUT_S = 2.0
 POLL_S = 0.2
@@ -53,6 +54,11 @@ class RunningEngine:
         """Requests that it runs, queues, still reads or sends, by its metrics and its gate; None: it does not say."""
         running, inside = await self._running(), await self.gate.in_flight()
         return running if running is None or inside is None else max(running, inside)
+
+    async def warm(self, spec: EngineSpec) -> bool:
+        """Compute every shape once, as long as that takes, never beside a client; whether that came to its end."""
+        warmed = await warm_shapes(self.url, spec.served_names[0], spec.args, self.gate.headers)
+        return warmed and await self.gate.move(State.WARMED)
 
     async def leave(self) -> None:
         """No longer call itself ready to whoever asks; requests still pass until `stop`."""

@@ -153,6 +153,11 @@ class EngineStart:
         return self._record
 
     async def _run(self) -> RunningEngine:
+    def note_warmed(self, at: datetime) -> StartRecord:
+        """Every shape has been computed once: the second level of readiness."""
+        self._change(warmed_at=at)
+        return self._record
+
         taken = self._clock()
         self._tracker.reach(Mark.T1, taken)
         self._tracker.reach(Mark.T2, taken)  # the image is here: we run in it

@@ -137,14 +137,21 @@ class Replica:
         """Wait until the engine dies (its failure) or is told to stop and has stopped (None)."""
         died = asyncio.create_task(engine.wait())
         stop = asyncio.create_task(self._stopping.wait())
+        warm = asyncio.create_task(self._warm(engine))
         try:
             await asyncio.wait({died, stop}, return_when=asyncio.FIRST_COMPLETED)
+            warm.cancel()
             if died.done() and not self._stopping.is_set():
                 return died.result()
             await asyncio.gather(engine.leave(), asyncio.wait({died}, timeout=self._let_go_s))
             return None
         finally:
             stop.cancel()
+            warm.cancel()
             # Also after a death: what is left of the process group must go, or an ordinal would be free too early.
             await engine.stop(self._drain_s if self._stopping.is_set() else 0.0)
             died.cancel()
+
+    async def _warm(self, engine: RunningEngine) -> None:
+        if await engine.warm(self._spec):
+            self._start.note_warmed(self._clock())

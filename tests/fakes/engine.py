@@ -182,7 +182,7 @@ class FakeServer:
 
     @web.middleware
     async def _gate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """The real gate's door behind aiohttp in place of ASGI; a warm-up does not give way here."""
+        """The real gate's door behind aiohttp in place of ASGI; what warms a shape is done at once."""
         if request.path.startswith(OUR_PATHS):
             return await handler(request)
         sent = request.headers.get(CREDENTIAL_HEADER)
@@ -191,6 +191,8 @@ class FakeServer:
         if refusal := self._door.judge(audience, credential, warm_up=WARM_UP_HEADER in request.headers):
             headers = {name.decode(): value.decode() for name, value in refusal.headers}
             return web.Response(status=refusal.status, body=refusal.body, headers=headers)
+        if WARM_UP_HEADER in request.headers:
+            return web.json_response({"choices": []})
         inside = credential is None and audience is Audience.CLIENTS
         self._door.in_flight += inside
         try:

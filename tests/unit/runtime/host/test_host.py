@@ -16,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from runtime.contract import EngineSpec, HostView, Lease, ServiceOrder, Stop, Warmth
+from runtime.contract import EngineSpec, HostView, Lease, Mark, ServiceOrder, StartRecord, Stop, Warmth
 from tests.fakes.model import fake_command, make_model
 from tests.serving import wait_for
 
@@ -89,6 +89,24 @@ def host_with(tmp_path: Path) -> Iterator[Callable[[float], HostProcess]]:
     yield begin
     for host in made:
         host.close()
+
+
+def test_a_ready_replica_reaches_the_second_level(host_with: Callable[[float], HostProcess]) -> None:
+    host = host_with(60)
+    host.order(1)
+    host.warm(1)
+
+    def reached() -> StartRecord | None:
+        (start,) = host.view().starts
+        return start if start.warmed_at else None
+
+    start = wait_for(reached, within_s=20, saying="every shape warmed")
+    assert start.outcome == "ready"
+    assert start.warmed_at is not None
+    assert start.warmed_at >= start.marks[Mark.T9]
+    assert start.ready_s == (start.marks[Mark.T9] - start.marks[Mark.T0]).total_seconds()
+    (log,) = host.root.glob("engines/**/engine.log")
+    assert "gate: warmed" in log.read_text()
 
 
 @contextmanager
