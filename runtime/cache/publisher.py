@@ -100,10 +100,11 @@ def decide(now: datetime, record: LockRecord | None, me: str, wait_until: dateti
     if record.holder == me and now < record.expires_at:
         renewed = replace(record, renewed_at=max(now, record.renewed_at), ttl_s=terms.ttl_s)
         return Hold(renewed, record.renewed_at + timedelta(seconds=min(terms.renew_every_s, record.ttl_s / 3)))
-    free_at = now if record.holder is None else record.expires_at + timedelta(seconds=terms.skew_s)
+    # What we let expire ourselves is as free as what was given up: nobody else ever believed to hold it.
+    free_at = now if record.holder in (None, me) else record.expires_at + timedelta(seconds=terms.skew_s)
     if now >= free_at:
         return TakeOver(LockRecord(me, record.token + 1, now, terms.ttl_s))
-    holder = record.holder or me
+    holder = str(record.holder)
     if now >= wait_until:
         return GoWithout(holder)
     return Follow(min(free_at, wait_until), holder)

@@ -59,8 +59,8 @@ MINE = LockRecord("me", 4, NOON, 60)
         # it is ours
         (0, MINE, 0, Hold(MINE, at(20))),
         (30, MINE, 0, Hold(replace(MINE, renewed_at=at(30)), at(20))),
-        # ours, but we slept through our own death: as anybody's
-        (60, MINE, 1000, Follow(at(65), "me")),
+        # ours, but we slept through its end: whoever waits for it is still waiting
+        (60, MINE, 1000, TakeOver(LockRecord("me", 5, at(60), 60))),
         (65, MINE, 1000, TakeOver(LockRecord("me", 5, at(65), 60))),
         # our clock was set back: a heartbeat never goes backwards
         (-10, MINE, 0, Hold(MINE, at(20))),

@@ -1,0 +1,207 @@
+"""One start's turn at publishing: find the bundle, wait for who is making it, or make it and keep the lock alive."""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+
+from runtime.cache.locks import Lock, LockUnsupported, Seen
+from runtime.cache.publisher import Follow, GoWithout, Hold, LockRecord, TakeOver, Terms, decide, released
+from runtime.cache.stores.base import BundleRef, Store, StoreCause, StoreFault
+
+LOOK_EVERY_S = 5.0
+"""A follower looks for the bundle so often: it is done when the bundle is there, not when the lock is free."""
+
+MOST_LOOKS = 10_000
+"""A lock that is lost at each look, as a store may lie, must not be looked at for ever."""
+
+Wall = Callable[[], datetime]
+Sleep = Callable[[float], Awaitable[None]]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def holder_name() -> str:
+    """A name for this process as a lock's holder, never used before: a successor on the same host is another."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """There is a bundle: restore it."""
+
+    ref: BundleRef
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """Start without a bundle and publish none. `why`: a sentence for the start's record."""
+
+    why: str
+
+
+class Turn:
+    """Ours: compile, pass the golden prompt, then `publish`. An async context that keeps the lock until its end.
+
+    `record`: the lock as we hold it; None where the store keeps no lock, and every turn is granted.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        lock: Lock | None,
+        key: str,
+        record: LockRecord | None,
+        terms: Terms,
+        wall: Wall,
+        sleep: Sleep,
+    ) -> None:
+        self.record = record
+        self.store = store
+        self._lock = lock
+        self.key = key
+        self._me = record.holder if record is not None else None
+        self._terms = terms
+        self._wall = wall
+        self._sleep = sleep
+        self._beating: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Turn":
+        if self.record is not None:
+            self._beating = asyncio.create_task(self._beat(), name=f"publisher-{self.key[:12]}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+        await self.release()
+
+    async def publish(self, file: Path, digest: str, metadata: Mapping[str, str] | None = None) -> BundleRef | None:
+        """Publish what passed its golden prompt. None: the turn was lost to another in the meantime, publish nothing.
+
+        Raises StoreFault. The token and who published are added to `metadata`.
+        """
+        if self.record is None:
+            return await self.store.publish(self.key, file, digest, metadata)
+        if not await self.renew() or self.record is None:
+            return None
+        said = {"token": str(self.record.token), "publisher": str(self._me)}
+        return await self.store.publish(self.key, file, digest, {**(metadata or {}), **said})
+
+    async def take(self, seen: Seen | None) -> bool:
+        """Write our record over what was seen. False: another was quicker. Raises StoreFault."""
+        return self._lock is None or self.record is None or await self._lock.write(self.record, seen)
+
+    async def renew(self) -> bool:
+        """Write a heartbeat. False: it is no longer our turn. Raises StoreFault."""
+        lock, record = self._lock, self.record
+        if lock is None or record is None:
+            return lock is None
+        seen = await lock.read()
+        if seen is None or (seen.record.holder, seen.record.token) != (self._me, record.token):
+            self.record = None
+            return False
+        now = self._wall()
+        decision = decide(now, seen.record, str(self._me), now, self._terms)
+        if not isinstance(decision, Hold | TakeOver) or not await lock.write(decision.record, seen):
+            return False
+        self.record = decision.record
+        return True
+
+    async def _beat(self) -> None:
+        while True:
+            await self._sleep(self._terms.renew_every_s)
+            try:
+                if not await self.renew():
+                    return
+            except StoreFault:
+                continue  # two may be lost before the lock expires; `publish` finds out if it did
+
+    async def release(self) -> None:
+        """Give the lock up, if it is still ours. Not given up, it expires by itself: the next one only waits longer."""
+        if self._lock is None or self.record is None:
+            return
+        with suppress(StoreFault):
+            seen = await self._lock.read()
+            if seen is not None and (seen.record.holder, seen.record.token) == (self._me, self.record.token):
+                await self._lock.write(released(seen.record, self._wall()), seen)
+
+
+async def take_turn(
+    store: Store,
+    lock: Lock | None,
+    key: str,
+    me: str,
+    *,
+    wait_s: float,
+    quarantined: frozenset[str] = frozenset(),
+    terms: Terms | None = None,
+    wall: Wall = _now,
+    sleep: Sleep = asyncio.sleep,
+) -> Found | Turn | Without:
+    """What this start does about the bundle of `key`. `wait_s` ≥ 0: how long it may wait for another's.
+
+    `me`: see `holder_name`. `quarantined`: digests that count as not there. A store or lock that fails is no reason
+    not to start: the answer is Without.
+    """
+    terms = terms or Terms()
+    wait_until = wall() + timedelta(seconds=wait_s)
+    try:
+        for _ in range(MOST_LOOKS):
+            ref = await _newest(store, key, quarantined)
+            if ref is not None:
+                return Found(ref)
+            if lock is None:
+                return Turn(store, None, key, None, terms, wall, sleep)
+            seen = await lock.read()
+            match decide(wall(), seen.record if seen is not None else None, me, wait_until, terms):
+                case TakeOver(record) | Hold(record):
+                    turn = await _begin(Turn(store, lock, key, record, terms, wall, sleep), seen, quarantined)
+                    if turn is not None:
+                        return turn
+                case Follow(until):
+                    await sleep(min(max(0.0, (until - wall()).total_seconds()), LOOK_EVERY_S))
+                case GoWithout(holder):
+                    return Without(f"{holder} is making the bundle, and {wait_s:g} s are over")
+        return Without(f"the lock changed at each of {MOST_LOOKS} looks")
+    except LockUnsupported:
+        return Turn(store, None, key, None, terms, wall, sleep)
+    except StoreFault as fault:
+        return Without(str(fault))
+
+
+async def _begin(turn: Turn, seen: Seen | None, quarantined: frozenset[str]) -> Found | Turn | None:
+    """The turn, if the lock could be written. None: another was quicker."""
+    if not await turn.take(seen):
+        return None
+    try:
+        ref = await _newest(turn.store, turn.key, quarantined)  # published between our look and our lock
+    except BaseException:
+        await turn.release()
+        raise
+    if ref is None:
+        return turn
+    await turn.release()
+    return Found(ref)
+
+
+async def _newest(store: Store, key: str, quarantined: frozenset[str]) -> BundleRef | None:
+    """The bundle to use. A store that is not there yet has none: the first to publish makes it."""
+    try:
+        ref = await store.newest(key)
+    except StoreFault as fault:
+        if fault.cause is StoreCause.ABSENT:
+            return None
+        raise
+    return None if ref is None or ref.digest in quarantined else ref
