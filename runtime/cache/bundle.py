@@ -1,29 +1,12 @@
 """Pack a cache root into one immutable, signed file."""
 
-import errno
 import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
 
-import zstandard
-
-from runtime.cache.archive import (
-    END,
-    FILES,
-    LEVEL,
-    MANIFEST,
-    SIGNATURES,
-    BadFrame,
-    compressor_threads,
-    header,
-    padding,
-    read_frame,
-    tar_bytes,
-)
 from runtime.cache.collect import Found, changed, collect, open_found, unreadable
 from runtime.cache.faults import BundleCause, BundleFault
 from runtime.cache.fingerprint import Fingerprint
@@ -31,16 +14,14 @@ from runtime.cache.layout import PARTS, Part, holds_paths
 from runtime.cache.limits import Limits
 from runtime.cache.manifest import FileDigest, Manifest, Provenance, make_manifest
 from runtime.cache.relocate import RELOCATED_BYTES, without_root
-from runtime.cache.signing import Signature, SigningKey, encode_signatures
+from runtime.cache.signing import Signature, SigningKey
 from runtime.cache.staging import Draft, draft_file, publish_file, sweep
+from runtime.cache.writing import not_written, write_bundle
 
 SUFFIX = ".bundle"
 
 CHUNK_BYTES = 2**20
 """One read; the stop event is looked at between two of them."""
-
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What the system says when a disk, a quota or the largest file is full."""
 
 Progress = Callable[[int, int], None]
 """Told bytes done and bytes in all, from the thread that works."""
@@ -85,16 +66,15 @@ def pack(
     """
     packing = _Packing(source, limits or Limits(), parts, stop or threading.Event(), progress)
     manifest = packing.read(fingerprint, provenance)
-    data = manifest.encode()
-    signatures = (Signature(signer.public.id, signer.sign(data)),) if signer else ()
+    signatures = (Signature.by(signer, manifest.encode()),) if signer else ()
     sweep(target if target.is_dir() else target.parent)
     try:
         with draft_file(target / "new" if target.is_dir() else target) as draft:
-            digest, size = packing.write(draft, manifest, data, encode_signatures(signatures))
+            digest, size = packing.write(draft, manifest, signatures)
             path = target / bundle_name(manifest.key, digest) if target.is_dir() else target
             publish_file(draft, path)
     except OSError as error:
-        raise _not_written(target, error) from error
+        raise not_written(target, error) from error
     return Packed(path, digest, size, manifest, packing.left_out)
 
 
@@ -126,28 +106,20 @@ class _Packing:
         self._limits.check_manifest(self._source, manifest)
         return manifest
 
-    def write(self, draft: Draft, manifest: Manifest, data: bytes, signatures: bytes) -> tuple[str, int]:
+    def write(self, draft: Draft, manifest: Manifest, signatures: tuple[Signature, ...]) -> tuple[str, int]:
         """Archive into `draft`; the digest and size of the file."""
-        members = [(MANIFEST, len(data)), (SIGNATURES, len(signatures))]
-        members += [(FILES + entry.path, entry.size) for entry in manifest.files]
-        output = _Output(draft.fd)
-        compressor = zstandard.ZstdCompressor(level=LEVEL, threads=compressor_threads(), write_checksum=True)
-        # No `with`: leaving it after a failure would end the frame, fail too, and hide why.
-        stream = compressor.stream_writer(cast("BinaryIO", output), size=tar_bytes(members), closefd=False)
-        for (name, size), content in zip(members[:2], (data, signatures), strict=True):
-            stream.write(header(name, size) + content + padding(size))
         by_path = {file.path: file for file in self._found}
-        for entry in manifest.files:
-            stream.write(header(FILES + entry.path, entry.size, entry.mode))
-            for chunk in self._again(by_path[entry.path], entry):
-                stream.write(chunk)
-            stream.write(padding(entry.size))
-        stream.write(END)
-        stream.close()  # type: ignore[no-untyped-call]  # zstandard's stub lacks it
+        written = write_bundle(
+            draft,
+            manifest,
+            signatures,
+            contents=((entry, self._again(by_path[entry.path], entry)) for entry in manifest.files),
+            limits=self._limits,
+            named=self._source,
+        )
         self._refuse_changes()
-        size = self._check_made(draft, output)
         self._progress(self._total, self._total)
-        return output.digest.hexdigest(), size
+        return written
 
     def _digest(self, file: Found) -> FileDigest | None:
         relocated = self._relocate(file) if holds_paths(file.path) else None
@@ -214,50 +186,3 @@ class _Packing:
         if now != self._found:
             path = min(file.path for file in {*now} ^ {*self._found})
             raise changed(self._source, path)
-
-    def _check_made(self, draft: Draft, output: "_Output") -> int:
-        """Hold what was written to the limits that it will be read by; a cache of zeros is no cache."""
-        with open(os.dup(draft.fd), "rb") as file:
-            try:
-                frame = read_frame(file, output.size)
-            except BadFrame as error:  # the file system lost bytes that it had taken
-                raise BundleFault(BundleCause.CORRUPT, draft.path, str(error), "look at the disk") from error
-        self._limits.check_frame(self._source, frame, output.size)
-        return output.size
-
-
-class _Output:
-    """Writes to a descriptor, and digests what it writes."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self.digest = hashlib.sha256()
-        self.size = 0
-
-    def write(self, data: bytes) -> int:
-        view = memoryview(data)
-        while view:
-            written = os.write(self._fd, view)
-            self.digest.update(view[:written])
-            self.size += written
-            view = view[written:]
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing is kept back."""
-
-
-def _not_written(target: Path, error: OSError) -> Exception:
-    if isinstance(error, InterruptedError):
-        return error
-    if error.errno in FULL:
-        return no_space(target, f"cannot be written ({error.strerror})")
-    what = f"cannot be written ({error.strerror})"
-    return BundleFault(BundleCause.UNREADABLE, target, what, "let the user of this process write there")
-
-
-def no_space(target: Path, what: str) -> BundleFault:
-    """The fault of a disk that is too full."""
-    return BundleFault(
-        BundleCause.NO_SPACE, target, what, "free space there (`pilotlight cache gc`), or name another place"
-    )

@@ -34,7 +34,7 @@ from runtime.cache.collect import unreadable
 from runtime.cache.faults import BundleCause, BundleFault
 from runtime.cache.limits import Limits, too_large
 from runtime.cache.manifest import FileDigest, Manifest, read_manifest_bytes
-from runtime.cache.signing import SIGNATURES_BYTES, decode_signatures
+from runtime.cache.signing import SIGNATURES_BYTES, Signature, decode_signatures
 from runtime.cache.trust import Signer, TrustPolicy
 
 CHUNK_BYTES = 2**18
@@ -62,7 +62,10 @@ class Wanted:
 
 
 class BundleReader:
-    """One pass over an open bundle: `head`, then `files` to their end, then `finish`."""
+    """One pass over an open bundle: `head`, then `files` to their end, then `finish`.
+
+    `signatures`: all that it carries, known and unknown, once the head was read.
+    """
 
     def __init__(
         self,
@@ -81,13 +84,15 @@ class BundleReader:
             cast("BinaryIO", self._source), read_size=CHUNK_BYTES, read_across_frames=False
         )
         self._manifest: Manifest | None = None
+        self.signatures: tuple[Signature, ...] = ()
 
     def head(self, wanted: Wanted) -> Head:
         """Read and check the manifest. Raises BundleFault."""
         data = self._small_member(MANIFEST, self._limits.manifest_bytes)
         signed = self._small_member(SIGNATURES, SIGNATURES_BYTES)
         manifest = read_manifest_bytes(self._path, data)
-        signer = wanted.trust.check(self._path, manifest, data, decode_signatures(self._path, signed))
+        self.signatures = decode_signatures(self._path, signed)
+        signer = wanted.trust.check(self._path, manifest, data, self.signatures)
         if wanted.key is not None and manifest.key != wanted.key:
             what = f"it is for fingerprint {manifest.key[:16]}…, wanted is {wanted.key[:16]}…"
             fix = "`pilotlight cache explain` names the inputs that differ"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.cache.bundle import FULL, no_space
 from runtime.cache.collect import unreadable
 from runtime.cache.faults import BundleCause, BundleFault
 from runtime.cache.limits import Limits
@@ -15,6 +14,7 @@ from runtime.cache.reading import BundleReader, Head, Wanted, open_bundle
 from runtime.cache.relocate import RELOCATED_BYTES, with_root
 from runtime.cache.staging import Draft, draft_directory, publish_directory, sweep
 from runtime.cache.trust import Signer, TrustPolicy
+from runtime.cache.writing import no_space, not_written
 
 _PAGE_BYTES = 4096
 """What each file and directory takes at least on common file systems."""
@@ -104,7 +104,7 @@ def restore(
         except FileExistsError as error:
             raise _occupied(into) from error
         except OSError as error:
-            raise _not_restored(into, error) from error
+            raise not_written(into, error) from error
     return Restored(into, verified)
 
 
@@ -198,12 +198,3 @@ def _occupied(into: Path) -> BundleFault:
     return BundleFault(
         BundleCause.OCCUPIED, into, "something is there already; nothing was changed", "remove it, or ask to replace it"
     )
-
-
-def _not_restored(into: Path, error: OSError) -> Exception:
-    if isinstance(error, InterruptedError):
-        return error
-    if error.errno in FULL:
-        return no_space(into, f"the bundle cannot be unpacked ({error.strerror})")
-    what = f"cannot be written ({error.strerror})"
-    return BundleFault(BundleCause.UNREADABLE, into, what, "let the user of this process write there")

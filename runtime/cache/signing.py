@@ -146,6 +146,11 @@ class Signature:
     key_id: str
     value: bytes
 
+    @classmethod
+    def by(cls, signer: SigningKey, manifest: bytes) -> "Signature":
+        """The signature of `signer` over these manifest bytes."""
+        return cls(signer.public.id, signer.sign(manifest))
+
     def verifies(self, key: PublicKey, manifest: bytes) -> bool:
         """Whether `key` made this over these manifest bytes."""
         if self.key_id != key.id:

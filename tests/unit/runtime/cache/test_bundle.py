@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from runtime.cache import archive, bundle
+from runtime.cache import archive, bundle, writing
 from runtime.cache.bundle import bundle_name, pack
 from runtime.cache.faults import BundleCause, BundleFault
 from runtime.cache.fingerprint import Fingerprint
@@ -85,7 +85,7 @@ def test_the_number_of_threads_does_not_change_the_bytes(tmp_path: Path, monkeyp
     (tree / "tilelang/0.1/large").write_bytes(b"".join(i.to_bytes(4, "big") for i in range(2_000_000)))
     digests = set()
     for threads in (1, 2, 3):
-        monkeypatch.setattr(bundle, "compressor_threads", lambda threads=threads: threads)
+        monkeypatch.setattr(writing, "compressor_threads", lambda threads=threads: threads)
         digests.add(_pack(tree, tmp_path / "b.bundle").digest)
     assert len(digests) == 1
 
@@ -152,6 +152,7 @@ def test_bounds_hold_while_packing(tmp_path: Path) -> None:
     _refused(BundleCause.TOO_LARGE, tree, target, limits=Limits(files=3))
     _refused(BundleCause.TOO_LARGE, tree, target, limits=Limits(total_bytes=1000))
     _refused(BundleCause.TOO_LARGE, tree, target, limits=Limits(file_bytes=1000))
+    _refused(BundleCause.TOO_LARGE, tree, target, limits=Limits(manifest_bytes=1000))
     (tree / "tilelang/zeros").write_bytes(bytes(2**22))
     _refused(BundleCause.TOO_LARGE, tree, target, limits=Limits(ratio=20, ratio_from_bytes=2**20))
 

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from runtime.cache.archive import FILES, header
-from runtime.cache.bundle import pack
+from runtime.cache.bundle import bundle_name, pack
+from runtime.cache.countersign import countersign
 from runtime.cache.faults import BundleCause, BundleFault
 from runtime.cache.manifest import make_manifest, read_manifest_bytes
 from runtime.cache.restore import inspect, verify
@@ -257,3 +258,41 @@ def test_two_keys_of_one_name(tmp_path: Path) -> None:
 def test_a_manifest_reads_what_it_writes(tmp_path: Path) -> None:
     manifest = inspect(a_bundle(tmp_path).path, trust=_policy(1)).manifest
     assert read_manifest_bytes(tmp_path, manifest.encode()) == manifest
+
+
+# A second signature
+
+
+def test_a_second_key_vouches_for_the_same_contents(tmp_path: Path) -> None:
+    packed = a_bundle(tmp_path, a_key(1))
+    both = countersign(packed.path, tmp_path, signer=a_key(2), trust=_policy(1))
+    assert both.path == tmp_path / bundle_name(FINGERPRINT.key, both.digest)
+    assert both.digest != packed.digest
+    for seed in (1, 2):
+        found = verify(both.path, trust=_policy(seed), expected_digest=both.digest)
+        assert (found.signer.name, found.manifest) == (f"key {seed}", packed.manifest)
+    again = countersign(both.path, tmp_path / "again", signer=a_key(2), trust=_policy(2))
+    assert again.digest == both.digest
+    assert left_behind(tmp_path) == []
+
+
+def test_what_is_not_trusted_or_not_whole_is_not_countersigned(tmp_path: Path) -> None:
+    """Else a release key would vouch for what nobody vouched for."""
+    target = tmp_path / "out.bundle"
+    good = a_bundle(tmp_path, a_key(1)).path
+    cases = [(good, _policy(3), BundleCause.UNTRUSTED), (tmp_path / "none", _policy(1), BundleCause.MISSING)]
+    manifest = manifest_of([file_entry(GOOD, b"good")])
+    lies = bundle_of(manifest, [(header(FILES + GOOD, 4), b"evil")])
+    cases.append((written(tmp_path, lies), _policy(1), BundleCause.CORRUPT))
+    for file, policy, cause in cases:
+        assert (
+            _cause(lambda file=file, policy=policy: countersign(file, target, signer=a_key(2), trust=policy)) == cause
+        )
+        assert not target.exists()
+    sixteen = encode_signatures(
+        tuple(Signature(a_key(seed).public.id, a_key(seed).sign(manifest)) for seed in range(1, 17))
+    )
+    full = written(tmp_path, bundle_of(manifest, [(header(FILES + GOOD, 4), b"good")], sixteen))
+    assert verify(full, trust=_policy(16)).signer.name == "key 16"
+    assert _cause(lambda: countersign(full, target, signer=a_key(17), trust=_policy(1))) == BundleCause.TOO_LARGE
+    assert left_behind(tmp_path) == []
