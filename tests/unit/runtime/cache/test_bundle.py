@@ -119,6 +119,15 @@ def test_a_socket_is_left_out(tmp_path: Path) -> None:
         assert {file.path for file in _pack(tree, tmp_path / "b.bundle").manifest.files} == set(FILES)
 
 
+def test_a_hard_link_is_a_file_like_any_other(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path / "made")
+    os.link(tree / "tilelang/0.1/kernel.so", tree / "tilelang/0.1/same.so")
+    packed = _pack(tree, tmp_path / "b.bundle")
+    restore(packed.path, tmp_path / "into", trust=trust(), expected_key=FINGERPRINT.key)
+    assert (tmp_path / "into/tilelang/0.1/same.so").read_bytes() == FILES["tilelang/0.1/kernel.so"]
+    assert (tmp_path / "into/tilelang/0.1/same.so").stat().st_nlink == 1
+
+
 @pytest.mark.parametrize(
     ("cause", "spoil"),
     [
