@@ -17,6 +17,9 @@ from pathlib import Path
 
 from runtime.weights.given import LIST_NAME
 
+DIGESTS = "weight-digests.json"
+"""Where the commands remember digests, in the state directory."""
+
 CHUNK_BYTES = 4 * 2**20
 """One read; the stop event is looked at between two of them."""
 

@@ -6,6 +6,7 @@ A list that cannot be read is an error, never "no digest given".
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -68,10 +69,15 @@ def is_list(name: str) -> bool:
 
 
 def write_list(directory: Path, files: Mapping[str, tuple[str, int]], notes: Mapping[str, object]) -> None:
-    """Write our list from name → (sha256, bytes). `notes` say how the files came to be; nothing reads them back."""
+    """Write our list, atomically, from name → (sha256, bytes). `notes` say how the files came to be, for people."""
     entries = {name: {"sha256": digest, "size_bytes": size} for name, (digest, size) in sorted(files.items())}
     text = json.dumps({"format": LIST_FORMAT, **notes, "files": entries}, indent=1)
-    (directory / LIST_NAME).write_text(text + "\n", encoding="utf-8")
+    draft = directory / f".{LIST_NAME}.{os.getpid()}"
+    try:
+        draft.write_text(text + "\n", encoding="utf-8")
+        draft.replace(directory / LIST_NAME)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _our_list(path: Path) -> Iterator[tuple[str, Given]]:

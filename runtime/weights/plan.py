@@ -4,7 +4,7 @@ Each attempt is a whole way: the model's path or URL, vLLM's arguments, its envi
 followed by the next one in a fresh process; what is wrong with the model itself is not tried again by another loader.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -91,7 +91,7 @@ def attempts(wanted: Wanted) -> tuple[Attempt, ...]:
     measured = [each for each in _usable(wanted) if each.seconds is not None]
     rest = [each for each in _usable(wanted) if each.seconds is None]
     ordered = [*sorted(measured, key=lambda each: each.seconds or 0.0), *rest]
-    return tuple(ordered) or (_plain(wanted, model),)
+    return tuple(_one_of_a_kind(ordered)) or (_plain(wanted, model),)
 
 
 def next_attempt(
@@ -133,6 +133,16 @@ def _named(args: tuple[str, ...]) -> str | None:
         if value is not None and not (flag == "--load-format" and value == "auto"):
             return f"{flag} {value}"
     return None
+
+
+def _one_of_a_kind(ordered: Iterable[Attempt]) -> Iterator[Attempt]:
+    """The best of each kind: where one number of readers failed, another one is no other way."""
+    seen: set[tuple[Source, str]] = set()
+    for each in ordered:
+        kind = (each.source, BY_NAME[each.loader].load_format)
+        if kind not in seen:
+            seen.add(kind)
+            yield each
 
 
 def _usable(wanted: Wanted) -> list[Attempt]:

@@ -7,7 +7,7 @@ tensor's `data_offsets` are relative to the end of the header, and the tensors f
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,6 +68,18 @@ def read_header(path: Path) -> Header:
 def tensor_names(path: Path) -> frozenset[str]:
     """Names of the tensors in `path`; raises as `read_header` does."""
     return frozenset(read_header(path).tensors)
+
+
+def largest_tensor(files: Iterable[Path]) -> int:
+    """Bytes of the largest tensor in safetensors files; 0 where no header can be read."""
+    sizes = [0]
+    for path in files:
+        if path.suffix == ".safetensors":
+            try:
+                sizes += [tensor.size_bytes for tensor in read_header(path).tensors.values()]
+            except (BadFileError, OSError):
+                continue
+    return max(sizes)
 
 
 def header_length(prefix: bytes, size: int) -> int:

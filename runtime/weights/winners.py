@@ -16,6 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
+WINNERS = "weight-loaders.json"
+"""The file's name in the state directory."""
+
 FORMAT = "pilotlight-loaders/1"
 
 

@@ -67,8 +67,13 @@ def order(given: Wanted) -> list[str]:
             id="measured: fastest first",
         ),
         pytest.param(
+            wanted(local_seconds={"runai_streamer-8": 3.0, "eager": 3.5, "lazy": 4.0, "runai_streamer-4": 5.0}),
+            ["local:runai_streamer-8", "local:eager", "local:default"],
+            id="of each kind the best only",
+        ),
+        pytest.param(
             wanted(GPU, url=URL, local_seconds={"default": 9.0}, url_seconds={"runai_streamer-32": 5.0}),
-            ["object:runai_streamer-32", "local:default", "object:runai_streamer-16", "peer:modelexpress"],
+            ["object:runai_streamer-32", "local:default", "peer:modelexpress"],
             id="a fast bucket before a slow disk",
         ),
         pytest.param(
