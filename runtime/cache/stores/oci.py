@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from runtime.cache.stores.aside import aside
 from runtime.cache.stores.base import (
+    HEX64,
     BadStoreUrl,
     BundleRef,
     Progress,
@@ -31,6 +32,7 @@ from runtime.cache.stores.receive import receive
 
 REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*", re.ASCII)
 """What a repository may be called (OCI distribution specification)."""
+ANY_TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}", re.ASCII)
 ALLOW_HTTP = "PILOTLIGHT_OCI_ALLOW_HTTP"
 PAGE = 500
 AT_ONCE = 8
@@ -148,6 +150,17 @@ class OciStore:
         for ref in gone:
             await self.delete(ref)
         return gone
+
+    async def push_image(
+        self, layer: Path, layer_bytes: int, layer_digest: str, config: bytes, manifest: bytes, tag: str
+    ) -> None:
+        """Put an image of one layer into the repository, under `tag`. Digests as `sha256:…`. Raises StoreFault."""
+        if not ANY_TAG.fullmatch(tag) or TAG.fullmatch(tag) or HEX64.fullmatch(tag):
+            raise ValueError(f"{tag!r} can be no tag of an image here: bundles have those of hex digits")
+        async with bounded(self._patience.total_s, self._place, f"pushing {tag}"):
+            await upload_file(self._client, layer, layer_bytes, layer_digest)
+            await upload_bytes(self._client, config, digest_string(config))
+            await self._tag(tag, manifest)
 
     async def close(self) -> None:
         """See Store."""
