@@ -17,8 +17,9 @@ from obstore.store import MemoryStore
 from runtime.cache.locks import Lock, LockUnsupported, Seen, from_json, to_json
 from runtime.cache.locks_directory import KEPT, DirectoryLock
 from runtime.cache.locks_objects import ObjectLock
+from runtime.cache.locks_open import open_lock
 from runtime.cache.publisher import LockRecord
-from runtime.cache.stores.base import StoreCause, StoreFault
+from runtime.cache.stores.base import BadStoreUrl, StoreCause, StoreFault
 from tests.unit.runtime.cache.killed import bound_by_file_modes, killed_before_act
 from tests.unit.runtime.cache.servers import Server, moto
 from tests.unit.runtime.cache.stores.samples import KEY, leftovers
@@ -211,3 +212,32 @@ def test_a_key_can_name_no_other_place(tmp_path: Path, key: str) -> None:
         DirectoryLock(tmp_path, key)
     with pytest.raises(ValueError, match="64 lower-case hex"):
         ObjectLock(MemoryStore(), "memory://", key)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("/caches", DirectoryLock),
+        ("file:///caches", DirectoryLock),
+        ("s3://bucket/a", ObjectLock),
+        ("gs://bucket", ObjectLock),
+        ("oci://registry.example/a", type(None)),
+        ("baked:", type(None)),
+    ],
+)
+def test_each_store_keeps_its_own_lock_or_none(url: str, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    assert type(open_lock(url, KEY)) is kind
+
+
+@pytest.mark.parametrize("url", ["", "caches", "file://host/a", "http://host/a", "redis://host"])
+def test_what_can_keep_no_lock_is_refused(url: str) -> None:
+    with pytest.raises(BadStoreUrl, match="can keep no lock"):
+        open_lock(url, KEY)
+
+
+def test_a_lease_needs_a_cluster_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(BadStoreUrl, match="a Lease as lock needs"):  # the package, or else the cluster
+        open_lock("lease://team-a", KEY)
