@@ -17,7 +17,7 @@ NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def open_lock(url: str, key: str, *, patience: Patience | None = None) -> Lock | None:
-    """The lock of `key` at `url`; nothing is asked of it yet. None: none can be kept there. BadStoreUrl if it is none."""
+    """The lock of `key` at `url`; nothing is asked of it yet. None: none is kept there. BadStoreUrl if it is none."""
     parts = urlsplit(url)
     match parts.scheme:
         case "" | "file" if parts.path.startswith("/") and parts.netloc in ("", "localhost"):
