@@ -156,10 +156,16 @@ def plan(model: str, *, state: Path, url: str | None, args: tuple[str, ...], ran
         medium="unknown" if place is None else place.medium,
         ranks=ranks,
         largest_tensor_bytes=largest,
+        tensors_file=_tensors_file(directory),
         local_seconds=winners.recall(node, local_key, versions(), cold=True) if directory else {},
         url_seconds=winners.recall(node, bucket, versions(), cold=True) if bucket else {},
     )
     return Planned(attempts(wanted))
+
+
+def _tensors_file(directory: Path | None) -> str | None:
+    found = sorted(directory.glob("*.tensors")) if directory is not None else []
+    return str(found[0]) if found else None
 
 
 def digest(directory: Path) -> str:

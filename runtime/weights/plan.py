@@ -46,7 +46,7 @@ class Wanted:
 
     `args` and `env` are the service's own. `local_seconds` and `url_seconds`: median seconds by loader name, as
     measured on this node for this model (`winners.py`).
-    `ranks`: processes of the engine on this machine.
+    `ranks`: processes of the engine on this machine. `tensors_file`: the `.tensors` file of that layout.
     """
 
     here: Here
@@ -59,6 +59,7 @@ class Wanted:
     medium: Medium = "unknown"
     ranks: int = 1
     largest_tensor_bytes: int = 0
+    tensors_file: str | None = None
     local_seconds: Mapping[str, float] = field(default_factory=dict)
     url_seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -88,10 +89,10 @@ def attempts(wanted: Wanted) -> tuple[Attempt, ...]:
     named = _named(wanted.args)
     if named is not None:
         return (Attempt(NAMED, "named", model, (), _store_env(wanted), f"the service says {named}"),)
-    measured = [each for each in _usable(wanted) if each.seconds is not None]
-    rest = [each for each in _usable(wanted) if each.seconds is None]
-    ordered = [*sorted(measured, key=lambda each: each.seconds or 0.0), *rest]
-    return tuple(_one_of_a_kind(ordered)) or (_plain(wanted, model),)
+    sources = [each for each in (_local(wanted), _remote(wanted), _peer(wanted)) if each]
+    ordered = [each for source in _fastest_first(sources) for each in source]
+    last = [] if any(each.loader == PLAIN.name for each in ordered) else _last(wanted)
+    return (*_one_of_a_kind(ordered), *last) or (_plain(wanted, model),)
 
 
 def next_attempt(
@@ -125,6 +126,11 @@ def streamer_memory_bytes(wanted: Wanted, *, remote: bool, distributed: bool) ->
     return max(limit, wanted.largest_tensor_bytes, 1)
 
 
+def tensorizer_options(path: str) -> dict[str, object]:
+    """What vLLM's tensorizer loader must be told: where its one file lies."""
+    return {"tensorizer_config": {"tensorizer_uri": path}}
+
+
 def _named(args: tuple[str, ...]) -> str | None:
     words = [word for arg in args for word in arg.split("=", 1)]
     flags = [word.replace("_", "-") if word.startswith("--") else word for word in words]
@@ -145,40 +151,55 @@ def _one_of_a_kind(ordered: Iterable[Attempt]) -> Iterator[Attempt]:
             yield each
 
 
-def _usable(wanted: Wanted) -> list[Attempt]:
-    """Every way that works here: the measured ones and the unmeasured order of the sources."""
-    found: list[Attempt] = []
-    if wanted.directory is not None:
-        found += _local(wanted, wanted.directory)
-    if wanted.url is not None:
-        found += _remote(wanted, wanted.url)
-    if wanted.directory is not None and why_not(PEER, wanted.here) is None:
-        found.append(_attempt(wanted, PEER, "peer", wanted.directory))
-    here = replace(wanted.here, url=False)
-    if wanted.directory and PLAIN.name not in {each.loader for each in found} and why_not(PLAIN, here) is None:
-        found.append(_plain(wanted, wanted.directory))
-    return found
+def _fastest_first(sources: list[list[Attempt]]) -> list[list[Attempt]]:
+    """Order each source's ways, then the sources that were measured among themselves.
+
+    One that was not measured keeps its place: a bucket does not come before a local copy that nobody has timed.
+    """
+    slow = float("inf")
+    ways = [sorted(each, key=lambda way: slow if way.seconds is None else way.seconds) for each in sources]
+    places = [place for place, each in enumerate(ways) if each[0].seconds is not None]
+    best = sorted((ways[place] for place in places), key=lambda each: each[0].seconds or 0.0)
+    for place, each in zip(places, best, strict=True):
+        ways[place] = each
+    return ways
 
 
-def _local(wanted: Wanted, directory: str) -> list[Attempt]:
+def _last(wanted: Wanted) -> list[Attempt]:
+    usable = wanted.directory is not None and why_not(PLAIN, replace(wanted.here, url=False)) is None
+    return [_plain(wanted, wanted.directory)] if wanted.directory is not None and usable else []
+
+
+def _local(wanted: Wanted) -> list[Attempt]:
+    if wanted.directory is None:
+        return []
     first = [BY_NAME["prefetch"], streamer(16)] if wanted.medium in _SLOW_FILES else [PLAIN]
     layouts = [BY_NAME["sharded_state"], BY_NAME["tensorizer"]]
     measured = [BY_NAME[name] for name in wanted.local_seconds if name in BY_NAME and name != PEER.name]
     ways = {loader.name: loader for loader in (*measured, *layouts, *first)}
     local = replace(wanted.here, url=False)
-    return [_attempt(wanted, way, "local", directory) for way in ways.values() if why_not(way, local) is None]
+    return [_attempt(wanted, way, "local", wanted.directory) for way in ways.values() if why_not(way, local) is None]
 
 
-def _remote(wanted: Wanted, url: str) -> list[Attempt]:
+def _remote(wanted: Wanted) -> list[Attempt]:
+    if wanted.url is None:
+        return []
     measured = [BY_NAME[name] for name in wanted.url_seconds if name in BY_NAME]
     ways = {loader.name: loader for loader in (*measured, BY_NAME["runai_streamer_sharded"], streamer(16))}
     remote = replace(wanted.here, url=True)
-    return [_attempt(wanted, way, "object", url) for way in ways.values() if why_not(way, remote) is None]
+    return [_attempt(wanted, way, "object", wanted.url) for way in ways.values() if why_not(way, remote) is None]
+
+
+def _peer(wanted: Wanted) -> list[Attempt]:
+    usable = why_not(PEER, replace(wanted.here, url=False)) is None
+    return [_attempt(wanted, PEER, "peer", wanted.directory)] if wanted.directory is not None and usable else []
 
 
 def _attempt(wanted: Wanted, loader: Loader, source: Source, model: str) -> Attempt:
     seconds = (wanted.url_seconds if source == "object" else wanted.local_seconds).get(loader.name)
     options, env = _streaming(wanted, loader, source)
+    if loader.layout == "tensorizer" and wanted.tensors_file is not None:
+        options = tensorizer_options(wanted.tensors_file)
     if source == "object":
         env = {**env, **_store_env(wanted)}
     why = f"measured {seconds:.1f} s on this node" if seconds is not None else f"not measured here: {source} in turn"

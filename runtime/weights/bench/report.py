@@ -16,17 +16,24 @@ from runtime.weights.place import Place
 def facts(bench: Bench, outcome: Outcome, place: Place | None, memory: Memory) -> Iterator[str]:
     """What the numbers are about, a line each."""
     bound = outcome.bound
-    yield f"model    {bench.model}" + (f", {gib(bound.bytes)} in {len(bench.files)} files" if bound else "")
+    files = f" in {len(bench.files)} files" if bench.files else ""
+    yield f"model    {bench.model}" + (f", {gib(bound.bytes)}{files}" if bound else "")
     if place is not None:
         yield f"place    {place}"
     limit = "" if memory.limit_bytes is None else f", cgroup limit {gib(memory.limit_bytes)}"
     yield f"memory   {gib(memory.free_bytes or 0)} free{limit}"
-    state = "dropped before each load" if bench.cold else "warm"
+    state = "not in the way (a bucket)" if bench.here.url else "dropped before each load" if bench.cold else "warm"
     yield f"cache    page cache {state}; ranks at once: {bench.ranks}"
     if bench.cold and outcome.left_bytes:
         yield f"         {gib(outcome.left_bytes)} stayed in it: another process has the files mapped"
     if bound is not None:
-        how = "past the page cache" if bound.direct else "out of the page cache"
+        how = (
+            "from the bucket"
+            if bench.here.url
+            else "past the page cache"
+            if bound.direct
+            else "by way of the page cache"
+        )
         speed = f"{gib(bound.bytes_per_s)}/s {how}, {bound.readers} readers"
         yield f"bound    {bound.seconds:.2f} s: the same bytes at the path's measured {speed}"
 

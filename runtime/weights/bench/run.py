@@ -15,6 +15,7 @@ from runtime.weights.bench.model import Load, Loaded
 from runtime.weights.bench.process import Stage
 from runtime.weights.loaders import LOADERS, Here, Loader, why_not
 from runtime.weights.page_cache import drop, resident_bytes
+from runtime.weights.plan import tensorizer_options
 
 LOAD_TIMEOUT_S = 1800.0
 
@@ -120,6 +121,8 @@ def _load(bench: Bench, loader: Loader) -> Load:
         fields[name.replace("-", "_")] = value
     streams = loader.load_format == "runai_streamer"
     options = {**loader.options, **(bench.options if streams else {})}
+    if loader.layout == "tensorizer":
+        options = tensorizer_options(str(bench.files[0]))
     if options:
         fields["model_loader_extra_config"] = options
     device = "cuda" if bench.here.cuda else "cpu"

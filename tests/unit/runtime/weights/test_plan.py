@@ -77,6 +77,16 @@ def order(given: Wanted) -> list[str]:
             id="a fast bucket before a slow disk",
         ),
         pytest.param(
+            wanted(url=URL, url_seconds={"runai_streamer-32": 5.0}),
+            ["local:default", "object:runai_streamer-32"],
+            id="a measured bucket not before a copy that nobody has timed",
+        ),
+        pytest.param(
+            wanted(url=URL, local_seconds={"eager": 9.0, "default": 10.0}, url_seconds={"runai_streamer-32": 5.0}),
+            ["object:runai_streamer-32", "local:eager", "local:default"],
+            id="a source's ways stay together",
+        ),
+        pytest.param(
             wanted(GPU, local_seconds={"modelexpress": 1.0, "default": 2.0}),
             ["peer:modelexpress", "local:default"],
             id="a measured peer",
