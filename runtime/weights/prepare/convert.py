@@ -64,13 +64,14 @@ def shards(items: list[Item], shard_bytes: int) -> list[list[Item]]:
     total = sum(item.size_bytes for item in items)
     count = max(1, -(-total // shard_bytes))
     parts: list[list[Item]] = [[]]
-    before, size = 0, 0
+    before, size, part = 0, 0, 0
     for item in items:
         # The part that the item's middle falls into, were all parts of one size.
         due = min(count - 1, int((before + item.size_bytes / 2) * count / max(1, total)))
-        if parts[-1] and (due >= len(parts) or size + item.size_bytes > shard_bytes):
+        if parts[-1] and (due > part or size + item.size_bytes > shard_bytes):
             parts.append([])
             size = 0
+        part = due
         parts[-1].append(item)
         size += item.size_bytes
         before += item.size_bytes
