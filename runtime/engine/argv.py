@@ -55,7 +55,7 @@ NO_MEDIA = "none.invalid"
 """A domain that no medium is at (RFC 6761): else a request could have the engine fetch any URL of the network."""
 
 MIDDLEWARE = "runtime.ready.gate_mount.MountedGate"
-"""The gate, by the name that vLLM imports: importing it here would read this process's own environment."""
+"""The gate, by the name that vLLM asks for."""
 
 QUIET_PATHS = f"/health,/metrics,/v1/models,{READY_PATH}"
 """Asked about every second; not worth a line each in the engine's log."""

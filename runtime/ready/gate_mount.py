@@ -1,21 +1,29 @@
 """What vLLM loads by `--middleware runtime.ready.gate_mount.MountedGate`: the gate with this engine's credential.
 
-The credential is read as the module is imported, not as the gate is made: vLLM imports it before it listens, and an
-error then ends the engine with its reason; vLLM makes the gate in the server's lifespan, whose errors uvicorn swallows.
+The class is made when it is asked for, which vLLM does once and before it listens: an unusable credential then ends the
+engine with its reason. Not when this module is imported: a fork server may have done that for all engines, long before
+one has a credential. Not when the gate is made: vLLM does that in the server's lifespan, whose errors uvicorn swallows.
 """
 
 import os
 from datetime import UTC, datetime
-from typing import Final
 
 from runtime.ready.gate import App, Gate
 from runtime.ready.gate_credential import given_credential
 
-_CREDENTIAL: Final = given_credential(os.environ)
+
+def __getattr__(name: str) -> type[Gate]:
+    """`MountedGate`: the gate of the engine that this process is. Raises ValueError on an unusable credential."""
+    if name != "MountedGate":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _with(given_credential(os.environ))
 
 
-class MountedGate(Gate):
-    """The gate of the engine that this process is."""
+def _with(credential: str | None) -> type[Gate]:
+    class MountedGate(Gate):
+        """A gate that is made with nothing but its application, as vLLM makes its middleware."""
 
-    def __init__(self, app: App) -> None:
-        super().__init__(app, credential=_CREDENTIAL, clock=lambda: datetime.now(UTC))
+        def __init__(self, app: App) -> None:
+            super().__init__(app, credential=credential, clock=lambda: datetime.now(UTC))
+
+    return MountedGate

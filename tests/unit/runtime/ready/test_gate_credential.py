@@ -6,10 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from runtime.ready import gate_mount
 from runtime.ready.gate_control import GateControl
 from runtime.ready.gate_credential import GATE_ENV, given_credential, new_credential, write_credential
 
 CREDENTIAL = "c" * 43
+LOAD = """
+import importlib, inspect, os
+module = importlib.import_module("runtime.ready.gate_mount")
+{before}
+loaded = getattr(module, "MountedGate")
+assert inspect.isclass(loaded)
+print(loaded(None).door.state)
+"""
+"""As vLLM does it; `before` is done between the import and the look-up."""
 
 
 def test_from_the_launcher_to_the_gate(tmp_path: Path) -> None:
@@ -72,9 +82,9 @@ def test_an_unusable_file(tmp_path: Path, content: bytes | None, mode: int, word
 
 
 def test_an_engine_whose_credential_is_missing_ends_before_it_listens(tmp_path: Path) -> None:
-    """vLLM imports the middleware before it listens: the error is the engine's end, not a gate that stands open."""
+    """vLLM asks for the middleware before it listens: the error is the engine's end, not a gate that stands open."""
     found = subprocess.run(
-        [sys.executable, "-c", "import runtime.ready.gate_mount"],
+        [sys.executable, "-c", LOAD.format(before="")],
         env={**os.environ, GATE_ENV: str(tmp_path / "missing")},
         capture_output=True,
         text=True,
@@ -82,6 +92,21 @@ def test_an_engine_whose_credential_is_missing_ends_before_it_listens(tmp_path: 
     )
     assert found.returncode == 1
     assert "write the engine's credential there with mode 0600" in found.stderr
+
+
+def test_a_process_that_imported_it_before_it_was_an_engine_is_closed_all_the_same(tmp_path: Path) -> None:
+    write_credential(tmp_path / "credential", CREDENTIAL)
+    forked = f"os.environ[{GATE_ENV!r}] = {str(tmp_path / 'credential')!r}"
+    for before, state in (("", "minimum"), (forked, "starting")):
+        argv = [sys.executable, "-c", LOAD.format(before=before)]
+        environ = {name: value for name, value in os.environ.items() if name != GATE_ENV}
+        found = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True)
+        assert found.stdout.strip() == state
+
+
+def test_nothing_else_is_in_the_module() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Other'"):
+        gate_mount.Other  # noqa: B018  (asking is the test)
 
 
 def test_the_gate_costs_the_engine_no_imports() -> None:
