@@ -18,6 +18,7 @@ from runtime.cache.stores.base import StoreCause, StoreFault, proven_hex
 from runtime.cache.stores.objects import connect
 from runtime.cache.stores.objects_fault import fault_from, is_condition, is_unsupported
 from runtime.cache.stores.patience import Patience, bounded
+from runtime.cache.stores.record import MOST_BYTES
 
 if TYPE_CHECKING:
     from obstore import PutMode
@@ -43,7 +44,8 @@ class ObjectLock:
         async with bounded(self._patience.window_s, self._place, "reading the lock"):
             try:
                 answer = await obstore.get_async(self._raw, self._name)
-                record = from_json(bytes(await answer.bytes_async()))
+                small = answer.meta["size"] <= MOST_BYTES
+                record = from_json(bytes(await answer.bytes_async())) if small else None
             except FileNotFoundError as error:
                 if "NoSuchBucket" in str(error):
                     raise fault_from(error, self._place) from error

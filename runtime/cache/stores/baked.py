@@ -97,7 +97,7 @@ class BakedStore:
         return self._found[path]
 
     def _path(self, ref: BundleRef) -> Path:
-        for path, found in self._found.items():
+        for path, found in tuple(self._found.items()):
             if found == ref:
                 return path
         for path in (self._root / ref.key).glob("*.bundle"):

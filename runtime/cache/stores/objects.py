@@ -35,7 +35,8 @@ from runtime.cache.stores.keep import Keep, to_delete
 from runtime.cache.stores.objects_fault import fault_from, is_unsupported
 from runtime.cache.stores.patience import Patience, bounded
 from runtime.cache.stores.receive import receive
-from runtime.cache.stores.record import from_json, to_json
+from runtime.cache.stores.record import MOST_BYTES, from_json, to_json
+from runtime.cache.stores.several import ask_each
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Raw
@@ -119,14 +120,14 @@ class ObjectStore:
     async def list(self, key: str | None = None) -> tuple[BundleRef, ...]:
         """See Store."""
         names = await self._names(proven_hex(key, "a bundle's key") + "/" if key is not None else None)
-        refs = []
-        for name in names:
-            folder, _, leaf = name.rpartition("/")
-            if not HEX64.fullmatch(folder) or not HEX64.fullmatch(leaf.removesuffix(".json")):
-                continue
-            ref = await self._record(name)
-            if ref is not None and name == f"{ref.key}/{ref.digest}.json" and names.get(_bytes(ref)) == ref.size_bytes:
-                refs.append(ref)
+        records = [name for name in names if _is_record(name)]
+        async with bounded(self._patience.total_s, self._place, "reading its records"):
+            found = await ask_each(self._record, records)
+        refs = [
+            ref
+            for name, ref in zip(records, found, strict=True)
+            if ref is not None and name == f"{ref.key}/{ref.digest}.json" and names.get(_bytes(ref)) == ref.size_bytes
+        ]
         return tuple(sorted(refs, key=lambda each: each.age_order))
 
     async def delete(self, ref: BundleRef) -> None:
@@ -201,7 +202,7 @@ class ObjectStore:
         async with bounded(self._patience.window_s, self._place, f"reading {name}"):
             try:
                 answer = await obstore.get_async(self._raw, name)
-                return from_json(bytes(await answer.bytes_async()))
+                return from_json(bytes(await answer.bytes_async())) if answer.meta["size"] <= MOST_BYTES else None
             except FileNotFoundError as error:
                 if "NoSuchBucket" in str(error):
                     raise fault_from(error, self._place) from error
@@ -237,3 +238,8 @@ class ObjectStore:
 
 def _bytes(ref: BundleRef) -> str:
     return f"{ref.key}/{ref.name}"
+
+
+def _is_record(name: str) -> bool:
+    folder, _, leaf = name.rpartition("/")
+    return bool(HEX64.fullmatch(folder) and HEX64.fullmatch(leaf.removesuffix(".json")) and leaf.endswith(".json"))

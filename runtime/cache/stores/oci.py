@@ -29,13 +29,13 @@ from runtime.cache.stores.oci_layout import EMPTY, MANIFEST_TYPE, TAG, digest_st
 from runtime.cache.stores.oci_upload import upload_bytes, upload_file
 from runtime.cache.stores.patience import Patience, bounded
 from runtime.cache.stores.receive import receive
+from runtime.cache.stores.several import ask_each
 
 REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*", re.ASCII)
 """What a repository may be called (OCI distribution specification)."""
 ANY_TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}", re.ASCII)
 ALLOW_HTTP = "PILOTLIGHT_OCI_ALLOW_HTTP"
 PAGE = 500
-AT_ONCE = 8
 MOST_PAGES = 1000
 
 
@@ -117,16 +117,14 @@ class OciStore:
         """See Store. A repository that nobody pushed to yet has none."""
         if key is not None:
             proven_hex(key, "a bundle's key")
-        gate = asyncio.Semaphore(AT_ONCE)
 
         async def look(tag: str) -> BundleRef | None:
-            async with gate:
-                found = await self._tagged(tag)
+            found = await self._tagged(tag)
             return found[0] if found is not None and tag_of(found[0]) == tag else None
 
         async with bounded(self._patience.total_s, self._place, "listing it"):
             tags = [each for each in await self._tags() if (m := TAG.fullmatch(each)) and key in (None, m.group(1))]
-            found = await asyncio.gather(*(look(tag) for tag in tags))
+            found = await ask_each(look, tags)
         return tuple(sorted((ref for ref in found if ref is not None), key=lambda ref: ref.age_order))
 
     async def delete(self, ref: BundleRef) -> None:

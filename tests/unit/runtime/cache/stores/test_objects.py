@@ -260,3 +260,31 @@ async def test_a_key_can_name_no_other_place(tmp_path: Path, key: str) -> None:
     for attempt in (store.publish(key, file, digest), store.newest(key), store.list(key)):
         with pytest.raises(ValueError, match="64 lower-case hex"):
             await attempt
+
+
+async def test_a_record_without_end_is_not_read(tmp_path: Path) -> None:
+    """Whoever may write to the bucket must not be able to fill our memory."""
+    store = ObjectStore(MemoryStore(), "memory://")
+    ref = await store.publish(KEY, *bundle(tmp_path))
+    padded = (await obstore.get_async(store._raw, f"{KEY}/newest.json")).bytes()
+    await obstore.put_async(store._raw, f"{KEY}/newest.json", bytes(padded) + b" " * 100_000)
+    await obstore.put_async(store._raw, f"{KEY}/{'0' * 64}.json", bytes(padded) + b" " * 100_000)
+    assert await store._record(f"{KEY}/newest.json") is None
+    assert await store.newest(KEY) == ref
+
+
+async def test_one_record_that_fails_fails_the_list_and_leaves_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ObjectStore(MemoryStore(), "memory://")
+    for seed in range(12):
+        await store.publish(KEY, *bundle(tmp_path, seed, 100))
+
+    async def record(name: str) -> BundleRef | None:
+        raise StoreFault(StoreCause.DENIED, "there", name, "none")
+
+    monkeypatch.setattr(store, "_record", record)
+    before = asyncio.all_tasks()
+    with pytest.raises(StoreFault):
+        await store.list()
+    assert asyncio.all_tasks() == before
