@@ -68,6 +68,7 @@ class Stage(StrEnum):
 
     ORDER = "order"
     MODEL_CHECK = "model_check"
+    FORK = "fork"
     INTERPRETER_API = "interpreter_api"
     IMPORTS_API = "imports_api"
     CONFIGURATION = "configuration"
@@ -190,10 +191,11 @@ class StartRecord(_Wire):
     """One start of one replica, whole or under way. `id` is `host-generation`.
 
     `ready_s` is T0 → T9; `attributed` the share of it (0–1) that named stages cover, overlaps counted once.
-    `golden_key` names the weights, arguments and versions whose golden answer `golden_tokens` is.
     `warmed_at`: the second level of readiness, every shape computed once; a mark of its own, after T9.
+    `golden_key` names the weights, arguments and versions whose golden answer `golden_tokens` is.
     `outcome` None: under way. A failed start has no `ready_s` and is no sample of stage times. `ended`: how an engine
-    that had become ready ended; None while it serves, and where it was stopped on purpose.
+    that had become ready ended; None while it serves, and where it was stopped on purpose. `forked`: the engine
+    is a fork of a process that had imported vLLM; `spawned_because`: why it is none where one was asked for.
     """
 
     id: str
@@ -210,9 +212,11 @@ class StartRecord(_Wire):
     model_digest: str | None = None
     golden_key: str | None = None
     golden_tokens: tuple[int, ...] | None = None
-    why: str = ""
-
     warmed_at: AwareDatetime | None = None
+    why: str = ""
+    forked: bool = False
+    spawned_because: str | None = None
+
 
 class ReplicaView(_Wire):
     """One replica as its host sees it. `url` is where the engine answers, set from T4 on. `draining`: no new requests.

@@ -40,6 +40,7 @@ MEASURED: Mapping[str, str] = {"clients.md": "Clients"}
 STAGES: Mapping[Stage, str] = {
     Stage.ORDER: "from wanting the start to the host taking the order",
     Stage.MODEL_CHECK: "proving the model directory whole, before any process",
+    Stage.FORK: "waiting for vLLM's imports in the fork server, and the fork; a spawn has only the spawn here",
     Stage.INTERPRETER_API: "Python of the API server begins, up to its first line of ours",
     Stage.IMPORTS_API: "the API server imports vLLM and torch",
     Stage.CONFIGURATION: "arguments, model config, resolved architecture",

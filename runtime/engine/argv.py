@@ -13,7 +13,7 @@ from runtime.contract import EngineSpec
 from runtime.engine.cache_kind import cache_kind
 from runtime.engine.cpu import Cpu
 from runtime.engine.cuda import Cuda
-from runtime.engine.dirs import EngineDirs
+from runtime.engine.dirs import MODEL_LINK, EngineDirs
 from runtime.engine.leash import PARENT_ENV
 from runtime.engine.marker import STAGES_ENV
 from runtime.engine.platforms import Platform
@@ -21,7 +21,17 @@ from runtime.ready.gate_credential import GATE_ENV
 from runtime.ready.gate_door import READY_PATH
 from runtime.weights.integrity import is_url
 
-__all__ = ["Tracing", "allowed_env", "cache_kind", "command_line", "environment", "platform_of", "refuse_reserved"]
+__all__ = [
+    "Tracing",
+    "allowed_env",
+    "cache_kind",
+    "command_line",
+    "engine_arguments",
+    "environment",
+    "import_environment",
+    "platform_of",
+    "refuse_reserved",
+]
 
 RESERVED_ARGS = frozenset(
     {
@@ -101,7 +111,7 @@ _OURS = frozenset(
         # VLLM_SERVER_DEV_MODE opens unauthenticated admin routes on the port that clients reach.
         *("VLLM_SERVER_DEV_MODE", "VLLM_API_KEY", "VLLM_HOST_IP", "VLLM_PORT", "VLLM_CACHE_ROOT"),
         *("VLLM_NO_USAGE_STATS", "VLLM_DO_NOT_TRACK"),
-        *("VLLM_RPC_BASE_PATH", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"),
+        *("VLLM_RPC_BASE_PATH", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "HF_MODULES_CACHE"),
         # They write answers, or whatever a file says, into the log.
         *("VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "VLLM_LOGGING_CONFIG_PATH"),
     }
@@ -146,12 +156,22 @@ def command_line(
     spec: EngineSpec, port: int, tracing: Tracing | None, command: tuple[str, ...] | None = None
 ) -> tuple[str, ...]:
     """The whole argv; `command` replaces the part before `serve`. Raises ValueError on a reserved argument."""
+    # -P: the engine's working directory must not shadow modules.
+    interpreter = command or (sys.executable, "-P", "-m", "runtime.engine.serve")
+    return (*interpreter, *engine_arguments(spec, port, tracing))
+
+
+def engine_arguments(spec: EngineSpec, port: int, tracing: Tracing | None) -> tuple[str, ...]:
+    """The argv of vLLM's own command line, from `serve` on. Raises ValueError on a reserved argument.
+
+    A model directory is named by its link in the working directory: its path enters the key of the compile cache, and
+    two hosts with the model at two places would not share one.
+    """
     refuse_reserved(spec.args)
     traces = ("--otlp-traces-endpoint", tracing.endpoint) if tracing else ()
+    model = spec.model if is_url(spec.model) else MODEL_LINK
     return (
-        # -P: the engine's working directory must not shadow modules.
-        *(command or (sys.executable, "-P", "-m", "runtime.engine.serve")),
-        *("serve", spec.model, "--host", "127.0.0.1", "--port", str(port)),
+        *("serve", model, "--host", "127.0.0.1", "--port", str(port)),
         *("--served-model-name", *spec.served_names),
         *traces,
         *("--shutdown-timeout", str(round(spec.drain_timeout_s))),
@@ -169,6 +189,19 @@ def environment(
     spec: EngineSpec, dirs: EngineDirs, parent: Mapping[str, str], parent_pid: int, tracing: Tracing | None
 ) -> dict[str, str]:
     """The engine's whole environment. Raises ValueError on a name that a spec may not set."""
+    return {
+        **import_environment(spec, parent),
+        **_ours_of_one_start(dirs, parent_pid),
+        **(_traced(tracing) if tracing else {}),
+    }
+
+
+def import_environment(spec: EngineSpec, parent: Mapping[str, str]) -> dict[str, str]:
+    """What is the same for each start of a spec, so that a fork server may import in it.
+
+    Only that: vLLM and the libraries below it read some variables once, as they are imported. Raises ValueError on a
+    name that a spec may not set.
+    """
     refused = sorted(name for name in spec.env if not allowed_env(name))
     if refused:
         raise ValueError(f"environment variable {refused[0]} may not be set for an engine: remove it from the service")
@@ -179,14 +212,20 @@ def environment(
         **platform_of(spec).env(spec),
         **spec.env,
         **_plugins(spec.env.get("VLLM_PLUGINS")),
-        **_ours(dirs, parent_pid),
-        **(_traced(tracing) if tracing else {}),
+        **_OURS_ALWAYS,
     }
 
 
-def _ours(dirs: EngineDirs, parent_pid: int) -> dict[str, str]:
+def _ours_of_one_start(dirs: EngineDirs, parent_pid: int) -> dict[str, str]:
     return {
         "VLLM_CACHE_ROOT": str(dirs.cache),
+        GATE_ENV: str(dirs.credential),
+        PARENT_ENV: str(parent_pid),
+    }
+
+
+_OURS_ALWAYS: Mapping[str, str] = MappingProxyType(
+    {
         # Its processes speak to each other on unix sockets: in the working directory, which is private, not in /tmp.
         # Relative, because the whole path of a unix socket must fit into 108 bytes.
         "VLLM_RPC_BASE_PATH": ".",
@@ -197,10 +236,12 @@ def _ours(dirs: EngineDirs, parent_pid: int) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "PYTHONUNBUFFERED": "1",
+        # A model's own code is copied to where it is imported from: two models would overwrite each other's, both being
+        # called by the same link. Relative, because the path of traced code enters the key of the compile cache.
+        "HF_MODULES_CACHE": "hf_modules",
         STAGES_ENV: "1",
-        GATE_ENV: str(dirs.credential),
-        PARENT_ENV: str(parent_pid),
     }
+)
 
 
 def _plugins(chosen: str | None) -> dict[str, str]:

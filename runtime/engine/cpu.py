@@ -55,6 +55,14 @@ class Cpu:
         return ()
 
     def env(self, spec: EngineSpec) -> Mapping[str, str]:
-        """A bounded KV cache."""
+        """A bounded KV cache, and what vLLM sets for its workers before they import (`platforms/cpu.py`).
+
+        A forked worker has imported by then, and torch reads the latter two at import: the key of its compile cache
+        would be another than that of a spawned one.
+        """
         del spec
-        return {"VLLM_CPU_KVCACHE_SPACE": KV_CACHE_GIB}
+        return {
+            "VLLM_CPU_KVCACHE_SPACE": KV_CACHE_GIB,
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "TORCHINDUCTOR_CPP_DYNAMIC_THREADS": "1",
+        }

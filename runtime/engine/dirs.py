@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+MODEL_LINK = "model"
+"""What an engine calls its model directory: a link of this name in its working directory."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineDirs:
@@ -34,3 +37,9 @@ class EngineDirs:
         for left in self.run.iterdir():
             if left.is_socket():
                 left.unlink()
+
+    def link_model(self, model: Path) -> None:
+        """Have the engine's working directory call `model` by its pinned name. Raises OSError."""
+        link = self.run / MODEL_LINK
+        link.unlink(missing_ok=True)
+        link.symlink_to(model.absolute())

@@ -5,9 +5,7 @@ The host owns retries and the decision to admit; this owns the process from its 
 
 import asyncio
 import contextlib
-import os
 import secrets
-import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -20,12 +18,14 @@ from runtime.contract import (
     Stage,
     StageEvent,
     StageTime,
+    StartKind,
     StartRecord,
     ready_seconds,
 )
-from runtime.engine.argv import Tracing, cache_kind, command_line, environment, platform_of
+from runtime.engine.argv import Tracing, platform_of
 from runtime.engine.cache_kind import remember_compiled
 from runtime.engine.dirs import EngineDirs
+from runtime.engine.launch import Launcher
 from runtime.engine.lines import excerpt, read_line
 from runtime.engine.marker import parse as parse_marker
 from runtime.engine.platforms import Span
@@ -36,7 +36,6 @@ from runtime.engine.stages import StageTracker, attributed
 from runtime.engine.watch import StartWatch, stage_name
 from runtime.ready.fault import Fault
 from runtime.ready.gate_control import GateControl
-from runtime.ready.gate_credential import new_credential, write_credential
 from runtime.ready.golden import ask_golden, golden_key
 from runtime.ready.probe import wait_until_serving
 from runtime.ready.stamp import model_stamp
@@ -81,9 +80,11 @@ class EngineStart:
         on_stage: Callable[[StageEvent], None],
         stuck_after_s: float = STUCK_AFTER_S,
         clock: Callable[[], datetime] = utc_now,
-        command: tuple[str, ...] | None = None,
+        launcher: Launcher,
+        no_fork: str | None = None,
     ) -> None:
-        self._spec, self._dirs, self._clock, self._command = spec, dirs, clock, command
+        self._spec, self._dirs, self._clock = spec, dirs, clock
+        self._launcher, self._no_fork = launcher, no_fork
         self._watch = StartWatch(log=dirs.log, stuck_after_s=stuck_after_s, stage=lambda: self.stage)
         self._on_change, self._on_stage = on_change, on_stage
         self._receiver, self.trace_id = spans, secrets.token_hex(16)
@@ -93,7 +94,12 @@ class EngineStart:
         self.url: str | None = None
         self.model_stamp: str | None = None
         self._record = StartRecord(
-            id=start_id, service=spec.service, replica=replica, kind=cache_kind(dirs, spec), why=why
+            id=start_id,
+            service=spec.service,
+            replica=replica,
+            kind=launcher.kind(spec, dirs, no_fork),
+            why=why,
+            spawned_because=no_fork,
         )
         self._tracker.reach(Mark.T0, asked_at)
         self._tracker.begin(Stage.ORDER, asked_at)
@@ -147,17 +153,17 @@ class EngineStart:
         asyncio.get_running_loop().call_later(LATE_SPANS_S, self._unsubscribe)
         return self._record
 
+    def note_warmed(self, at: datetime) -> StartRecord:
+        """Every shape has been computed once: the second level of readiness."""
+        self._change(warmed_at=at)
+        return self._record
+
     def note_end(self, failure: Failure) -> StartRecord:
         """The engine that had become ready has ended by itself."""
         self._change(ended=failure)
         return self._record
 
     async def _run(self) -> RunningEngine:
-    def note_warmed(self, at: datetime) -> StartRecord:
-        """Every shape has been computed once: the second level of readiness."""
-        self._change(warmed_at=at)
-        return self._record
-
         taken = self._clock()
         self._tracker.reach(Mark.T1, taken)
         self._tracker.reach(Mark.T2, taken)  # the image is here: we run in it
@@ -168,7 +174,7 @@ class EngineStart:
             raise Fault(FailureCause.SPAWN_FAILED, f"the engine's directory cannot be made: {error}") from error
         self.model_stamp = await asyncio.to_thread(model_stamp, self._spec.model)
         await self._prove_model(taken)
-        process, gate = await self._spawn()
+        process, gate = await self._launch()
         served_name = self._spec.served_names[0]
         await self._watch.or_end(process, wait_until_serving(gate.url, served_name, self._server_up, gate.headers))
         self._drop_credential()
@@ -203,26 +209,22 @@ class EngineStart:
         self._finish(self._tracker.end(Stage.MODEL_CHECK, proven))
         self._change(model_digest=facts.digest, golden_key=golden_key(facts.digest, self._spec))
 
-    async def _spawn(self) -> tuple[EngineProcess, GateControl]:
-        try:
-            port, credential = _free_port(), new_credential()
-            write_credential(self._dirs.credential, credential)
-            tracing = self._subscribe()
-            argv = command_line(self._spec, port, tracing, self._command)
-            env = environment(self._spec, self._dirs, os.environ, os.getpid(), tracing)
-            self._process = await EngineProcess.spawn(
-                argv, env=env, cwd=self._dirs.run, log=self._dirs.log, on_line=self._line, clock=self._clock
-            )
-        except ValueError as error:
-            message = f"the engine cannot be started: {error}"
-            raise Fault(FailureCause.BAD_ARGUMENTS, message, permanent=True) from error
-        except OSError as error:
-            raise Fault(FailureCause.SPAWN_FAILED, f"the engine cannot be started: {error}") from error
-        self._watch.begin(self._process)
-        self.url = f"http://127.0.0.1:{port}"
-        self._tracker.reach(Mark.T4, self._clock())
+    async def _launch(self) -> tuple[EngineProcess, GateControl]:
+        self._tracker.begin(Stage.FORK, self._clock())
         self._change()
-        return self._process, GateControl(self.url, credential)
+        launched = await self._launcher.launch(
+            self._spec, self._dirs, self._subscribe(), on_line=self._line, clock=self._clock, no_fork=self._no_fork
+        )
+        self._process = launched.process
+        self._watch.begin(self._process)
+        self.url = launched.gate.url
+        begun = self._clock()
+        self._finish(self._tracker.end(Stage.FORK, begun))
+        self._tracker.reach(Mark.T4, begun)
+        if not launched.forked and self._record.kind is StartKind.FORK:
+            self._change(kind=StartKind.CACHED_NODE)
+        self._change(forked=launched.forked, spawned_because=launched.spawned_because)
+        return self._process, launched.gate
 
     def _line(self, at: datetime, text: str) -> None:
         marker = parse_marker(text)
@@ -309,14 +311,3 @@ class EngineStart:
         self._record = self._record.model_copy(
             update={"marks": marks, "stages": stages, "ready_s": seconds, "attributed": share, **update}
         )
-
-
-def _free_port() -> int:
-    """A loopback port that is free now.
-
-    Should another process take it first, the start fails (PORT_TAKEN), and the next one takes another.
-    """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

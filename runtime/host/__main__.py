@@ -14,6 +14,8 @@ from pathlib import Path
 from aiohttp import web
 
 from runtime.contract import Lease, StageEvent
+from runtime.engine.fork.pool import ForkPool
+from runtime.engine.launch import Launcher
 from runtime.engine.spans import SpanReceiver
 from runtime.host.poster import Poster
 from runtime.host.server import AdminApi
@@ -27,8 +29,9 @@ def _now() -> datetime:
 class Host:
     """Binds supervisor, admin API, span receiver, poster and lease into one process."""
 
-    def __init__(self, *, socket: Path, root: Path, lease_s: float, command: tuple[str, ...] | None) -> None:
+    def __init__(self, *, socket: Path, root: Path, lease_s: float, launcher: Launcher) -> None:
         self._socket = socket
+        self._forks = launcher.forks
         self._ended = asyncio.Event()
         self._drain_s = 60.0
         self._lease_changed = asyncio.Event()
@@ -44,7 +47,7 @@ class Host:
             clock=_now,
             on_change=self._poster.changed,
             on_stage=self._stage,
-            command=command,
+            launcher=launcher,
         )
         self._renew(Lease(seconds=lease_s))
 
@@ -62,6 +65,8 @@ class Host:
         try:
             await self._ended.wait()
             await self._supervisor.stop(self._drain_s)
+            if self._forks is not None:
+                await self._forks.close()
         finally:
             for task in background:
                 task.cancel()
@@ -120,10 +125,16 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True, help="directory for caches and logs of the engines")
     parser.add_argument("--lease-s", type=float, default=60.0, help="first lease; a controller renews it")
     parser.add_argument("--engine-command", help="argv prefix in place of the real engine (tests)")
+    parser.add_argument("--no-fork", dest="fork", action="store_false", help="spawn each engine, which imports anew")
     args = parser.parse_args()
-    command = tuple(shlex.split(args.engine_command)) if args.engine_command else None
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(Host(socket=args.socket, root=args.root, lease_s=args.lease_s, command=command).run())
+        asyncio.run(Host(socket=args.socket, root=args.root, lease_s=args.lease_s, launcher=_launcher(args)).run())
+
+
+def _launcher(args: argparse.Namespace) -> Launcher:
+    command = tuple(shlex.split(args.engine_command)) if args.engine_command else None
+    # A command in place of vLLM's has nothing to do with what a fork server imports.
+    return Launcher(command, ForkPool() if args.fork and command is None else None)
 
 
 if __name__ == "__main__":

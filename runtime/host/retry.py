@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from runtime.contract import Failure, FailureCause
+from runtime.contract import Failure, FailureCause, StartRecord
 
 FIRST_WAIT_S = 10.0
 LONGEST_WAIT_S = 300.0
@@ -57,3 +57,14 @@ def backoff_s(failures_in_row: int) -> float:
         return 0.0
     # The exponent is capped before the power: 10 · 2^1000 would overflow a float.
     return min(FIRST_WAIT_S * 2.0 ** min(failures_in_row - 1, 6), LONGEST_WAIT_S)
+
+
+def no_fork_after(start: StartRecord, failure: Failure, no_fork: str | None) -> str | None:
+    """Why the next start of a service must not be a fork, None if it may; `no_fork` is that of the start that failed.
+
+    A fork inherits what its parent did at import, and a library that cannot bear that shows it in the start. So a start
+    that failed as a fork is tried once by a spawn: if that fails too, the fork was not to blame.
+    """
+    if failure.permanent or failure.cause in _AFTER_READY or failure.cause is FailureCause.PORT_TAKEN:
+        return no_fork
+    return f"the start before it, a fork, failed ({failure.cause.value})" if start.forked else None

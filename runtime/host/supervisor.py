@@ -20,14 +20,14 @@ from runtime.contract import (
     StartRecord,
     replica_id,
 )
-from runtime.engine.argv import cache_kind
+from runtime.engine.launch import Launcher
 from runtime.engine.spans import SpanReceiver
 from runtime.engine.start import EngineDirs, EngineStart
 from runtime.host.alike import same_golden, spec_digest
 from runtime.host.model_watch import ModelWatch
 from runtime.host.plan import Phase, Start, Stop, plan
 from runtime.host.replica import Replica
-from runtime.host.retry import NO_FAILURES, Row, wait_s
+from runtime.host.retry import NO_FAILURES, Row, no_fork_after, wait_s
 
 # Finished starts that the view still shows, so that a controller that was away can record them.
 KEPT_STARTS = 32
@@ -48,6 +48,7 @@ class _Service:
     asked_again: bool = True
     forgotten: bool = False
     next_kind: StartKind = StartKind.COLD_NODE
+    no_fork: str | None = None
 
 
 class Supervisor:
@@ -63,7 +64,7 @@ class Supervisor:
         clock: Callable[[], datetime],
         on_change: Callable[[], None],
         on_stage: Callable[[StageEvent], None],
-        command: tuple[str, ...] | None = None,
+        launcher: Launcher,
     ) -> None:
         self._host = host
         self._version = version
@@ -72,7 +73,7 @@ class Supervisor:
         self._clock = clock
         self._on_change = on_change
         self._on_stage = on_stage
-        self._command = command
+        self._launcher = launcher
         self._services: dict[str, _Service] = {}
         self._finished: deque[StartRecord] = deque(maxlen=KEPT_STARTS)
         self._generation = 0
@@ -100,6 +101,7 @@ class Supervisor:
         lowered = digest == service.digest and order.replicas < service.wanted
         service.spec, service.digest, service.wanted, service.forgotten = order.spec, digest, order.replicas, False
         service.stuck_after_s = order.stuck_after_s
+        self._launcher.want(order.spec)
         if not lowered:
             # What asks during a back-off may be gone at its end: who still wants it then says so then.
             service.asked_again = service.retry_at is None
@@ -186,7 +188,7 @@ class Supervisor:
         if service is None or self.stopping:
             return
         # Kept, not asked for in each view: it reads a file, and only what leads here can change it.
-        service.next_kind = cache_kind(self._dirs(name, 0), service.spec)
+        service.next_kind = self._launcher.kind(service.spec, self._dirs(name, 0), service.no_fork)
         steps = plan(
             wanted=service.wanted,
             digest=service.digest,
@@ -204,6 +206,7 @@ class Supervisor:
         if service.forgotten and not service.replicas:
             self._try_anew(name, service)
             del self._services[name]
+            self._launcher.drop(name)
             shutil.rmtree(self._root / name, ignore_errors=True)
         self._changed()
 
@@ -222,7 +225,8 @@ class Supervisor:
             on_stage=self._on_stage,
             stuck_after_s=service.stuck_after_s,
             clock=self._clock,
-            command=self._command,
+            launcher=self._launcher,
+            no_fork=service.no_fork,
         )
         replica = Replica(
             start=start,
@@ -259,6 +263,7 @@ class Supervisor:
             return
         served_s = None if replica.ready_at is None else (failure.at - replica.ready_at).total_seconds()
         service.row = service.row.after(failure, served_s)
+        service.no_fork = no_fork_after(replica.record, failure, service.no_fork)
         service.asked_again = False
         self._end_wait(name)
         if wait := wait_s(failure, service.row.failures):
@@ -285,7 +290,7 @@ class Supervisor:
     def _try_anew(self, name: str, service: _Service) -> None:
         """What failed is no longer what would be started: no back-off."""
         self._end_wait(name)
-        service.row, service.retry_at = NO_FAILURES, None
+        service.row, service.retry_at, service.no_fork = NO_FAILURES, None, None
 
     def _end_wait(self, name: str) -> None:
         self._models.end(name)

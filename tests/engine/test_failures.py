@@ -18,6 +18,7 @@ import pytest
 
 from runtime.contract import EngineSpec, Failure, FailureCause, Stage
 from runtime.engine import group
+from runtime.engine.launch import Launcher
 from runtime.engine.start import EngineDirs, EngineStart, StartFailed, utc_now
 from tests.engine.conftest import model
 
@@ -51,6 +52,7 @@ class Case:
             on_change=lambda _: None,
             on_stage=lambda _: None,
             stuck_after_s=stuck_after_s,
+            launcher=Launcher(),
         )
         return self.engine
 
@@ -104,7 +106,7 @@ async def test_a_taken_port(case: Case, monkeypatch: pytest.MonkeyPatch) -> None
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        monkeypatch.setattr("runtime.engine.start._free_port", lambda: taken.getsockname()[1])
+        monkeypatch.setattr("runtime.engine.launch._free_port", lambda: taken.getsockname()[1])
         failure = await failed(case.start())
     assert (failure.cause, failure.permanent) == (FailureCause.PORT_TAKEN, False)
 

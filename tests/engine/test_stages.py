@@ -9,6 +9,7 @@ import pytest
 from runtime.contract import EngineSpec, Mark, Stage, StageEvent
 from runtime.engine.argv import platform_of
 from runtime.engine.group import members
+from runtime.engine.launch import Launcher
 from runtime.engine.spans import SpanReceiver
 from runtime.engine.stages import span_seconds
 from runtime.engine.start import EngineDirs, EngineStart, utc_now
@@ -36,6 +37,7 @@ async def test_every_second_of_a_cold_start_has_a_name_and_the_spans_agree(tmp_p
         spans=receiver,
         on_change=lambda _: None,
         on_stage=finished.append,
+        launcher=Launcher(),
     )
     try:
         engine = await start.run()

@@ -3,7 +3,7 @@
 It is a fake. It stands in for vLLM where a test is about *our* processes (host, portal, controller); what vLLM really
 logs, exports and does is proven by tests/engine/test_stages.py on a real one.
 
-Use it as `EngineStart(command=fake_command(), …)`; it takes the argv tail of the launcher
+Use it as `Launcher(fake_command())`; it takes the argv tail of the launcher
 (`serve MODEL --host H --port P --served-model-name A B …`, the rest is ignored). `fakes.model.make_model` writes a
 model directory that passes the model check. Behaviour comes from `MODEL/fake.json`, all keys optional:
 

@@ -10,7 +10,7 @@ FAKE_ENGINE = Path(__file__).with_name("engine.py")
 
 
 def fake_command() -> tuple[str, ...]:
-    """`command=` of EngineStart for the fake engine."""
+    """`command` of a Launcher for the fake engine."""
     return (sys.executable, str(FAKE_ENGINE))
 
 

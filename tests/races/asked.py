@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from runtime.ready.gate_door import READY_PATH, STATE_PATH
 from tests.races.engines import GOLDEN, Engine, Engines
 from tests.races.virtual_loop import VirtualLoop
 
@@ -33,12 +34,17 @@ class HostsClient:
             if engine.ways.silent_metrics:
                 raise httpx.ReadTimeout("silent")
             return _response(200, f'vllm:num_requests_running{{engine="0"}} {engine.running}\n')
+        if path == READY_PATH:
+            return _response(200, "", {"in_flight": engine.running})
         if path == "/v1/models":
             return _response(200, "", {"data": [{"id": name} for name in engine.names]})
         return _response(200, "")
 
-    async def post(self, path: str, json: Mapping[str, Any]) -> Any:
+    async def post(self, path: str, json: object = None, headers: Mapping[str, str] | None = None) -> Any:
+        del json, headers
         engine = await self._reach()
+        if path.startswith(STATE_PATH):
+            return await self._gate(engine)
         if engine.ways.dies_at_first_request:
             self._engines.end(engine, -signal.SIGILL)
             raise httpx.ReadError("reset")
@@ -52,6 +58,13 @@ class HostsClient:
         if not engine.warm.is_set():
             raise httpx.ReadTimeout("not warm")
         return _response(200, "", {"choices": [{"token_ids": self._tokens(engine)}]})
+
+    async def _gate(self, engine: Engine) -> Any:
+        """It takes whatever it is told; who may pass it when is not simulated."""
+        if engine.frozen(self._loop.now_s):
+            await asyncio.sleep(self._timeout_s)
+            raise httpx.ReadTimeout("frozen")
+        return _response(200, "")
 
     def _tokens(self, engine: Engine) -> list[int]:
         ways = engine.ways

@@ -30,6 +30,7 @@ from activator_ext.portal.sources import Link
 from activator_ext.portal.sources import RouteFeed as RouteReader
 from activator_ext.portal.waker import Waker
 from runtime.contract import HostEvents, HostView, Lease, PortalReport, ServiceOrder
+from runtime.engine.launch import Launcher
 from runtime.host.poster import Poster
 from runtime.host.supervisor import Supervisor
 from tests.races.engines import Engine, Engines
@@ -98,6 +99,7 @@ class HostBox:
             clock=self._machine.clock,
             on_change=self._poster.changed,
             on_stage=self._poster.stage,
+            launcher=Launcher(),
         )
 
     def renew(self, lease: Lease) -> HostView:

@@ -4,7 +4,7 @@ Each seam names a module's own name for something outside: a seam that is rename
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
@@ -23,17 +23,21 @@ class _Dirs:
     """Stands in for `EngineDirs`: nothing is written."""
 
     def __init__(self, cache: Path, log: Path, run: Path) -> None:
-        self.cache, self.log, self.run, self.digests = cache, log, run, cache
+        self.cache, self.log, self.run, self.digests, self.credential = cache, log, run, cache, run
 
     def make(self) -> None:
         return None
+
+    def link_model(self, model: Path) -> None:
+        del model
 
 
 @contextmanager
 def simulated(engines: Engines, loop: VirtualLoop, sockets_namespace: Any) -> Iterator[None]:
     """The product's modules with the simulated outside world in place of the real one."""
 
-    def client(url: str, timeout_s: float) -> HostsClient:
+    def client(url: str, timeout_s: float, headers: Mapping[str, str] | None = None) -> HostsClient:
+        del headers  # what each may ask of the gate is tests/unit/runtime/ready's to show
         return HostsClient(engines, loop, url, timeout_s)
 
     async def prove_model(model: str, *_: Any) -> ModelFacts:
@@ -49,16 +53,17 @@ def simulated(engines: Engines, loop: VirtualLoop, sockets_namespace: Any) -> It
         warm.add((str(dirs.cache), str(spec.args)))
 
     seams: dict[str, Any] = {
-        "runtime.engine.start.EngineProcess": engines.process_class(),
+        "runtime.engine.launch.EngineProcess": engines.process_class(),
+        "runtime.engine.launch.cache_kind": cache_kind,
+        "runtime.engine.launch.write_credential": lambda _path, _credential: None,
         "runtime.engine.start.prove_model": prove_model,
-        "runtime.engine.start.cache_kind": cache_kind,
         "runtime.engine.start.remember_compiled": remember,
-        "runtime.engine.start._free_port": engines.free_port,
+        "runtime.engine.launch._free_port": engines.free_port,
         "runtime.host.supervisor.EngineDirs": _Dirs,
-        "runtime.host.supervisor.cache_kind": cache_kind,
         "runtime.ready.probe.client": client,
         "runtime.ready.golden.client": client,
         "runtime.ready.golden.version": _version,
+        "runtime.ready.gate_control.client": client,
         "runtime.engine.running.client": client,
         "runtime.engine.running.vitals_of": engines.vitals,
         "runtime.engine.watch.vitals_of": engines.vitals,

@@ -1,8 +1,7 @@
 """What a fork server imports before its first fork, so that no engine pays for it.
 
-Seen on vLLM 0.32: the modules that the API server, EngineCore and Worker of a start imported and that were not there
-yet (`tests/engine/test_fork.py` fails when a start imports much more than this brought). Only importing is allowed
-here: whatever reads a model, an engine's own environment or a device belongs to the engine.
+Seen on vLLM 0.32, by what `sys.modules` of the API server, EngineCore and Worker had gained at the end of a start. Only
+importing is allowed here: whatever reads a model, an engine's own environment or a device belongs to the engine.
 """
 
 _FIRST = (

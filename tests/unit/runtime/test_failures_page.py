@@ -11,6 +11,7 @@ import pytest
 
 from runtime.contract import EngineSpec, Failure, FailureCause, Golden, Stage
 from runtime.engine.ending import End, failed_start
+from runtime.engine.launch import Launcher
 from runtime.engine.start import EngineDirs, EngineStart, StartFailed, utc_now
 from scripts.failures import ANY, ROWS, Row
 from tests.fakes.model import fake_command, make_model
@@ -32,7 +33,7 @@ def start_of(root: Path, *, stuck_after_s: float = 300.0, **spec: Any) -> Engine
         on_change=lambda _: None,
         on_stage=lambda _: None,
         stuck_after_s=stuck_after_s,
-        command=fake_command(),
+        launcher=Launcher(fake_command()),
     )
 
 

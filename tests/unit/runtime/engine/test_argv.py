@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runtime.contract import EngineSpec, StartKind
-from runtime.engine.argv import Tracing, allowed_env, cache_kind, command_line, environment
+from runtime.engine.argv import Tracing, allowed_env, cache_kind, command_line, environment, import_environment
 from runtime.engine.cache_kind import remember_compiled
 from runtime.engine.dirs import EngineDirs
 
@@ -21,7 +21,8 @@ def spec(**changes: object) -> EngineSpec:
 def test_the_whole_command_line() -> None:
     argv = command_line(spec(args=("--max-model-len", "512"), drain_timeout_s=60.0), 8123, TRACING, ("engine",))
     assert argv == (
-        *("engine", "serve", "/models/chat", "--host", "127.0.0.1", "--port", "8123"),
+        # By its link in the working directory: the path enters the key of the compile cache.
+        *("engine", "serve", "model", "--host", "127.0.0.1", "--port", "8123"),
         *("--served-model-name", "team/chat", "chat"),
         *("--otlp-traces-endpoint", "http://127.0.0.1:9/v1/traces"),
         *("--shutdown-timeout", "60"),
@@ -30,6 +31,25 @@ def test_the_whole_command_line() -> None:
         *("--max-model-len", "512"),
         *("--middleware", "runtime.ready.gate_mount.MountedGate"),
     )
+
+
+def test_a_model_that_the_engine_streams_keeps_its_url() -> None:
+    assert command_line(spec(model="s3://models/chat"), 1, None)[4:6] == ("serve", "s3://models/chat")
+
+
+def test_what_a_fork_server_imports_in_is_the_environment_without_what_one_start_has() -> None:
+    parent = {"PATH": "/bin", "SECRET": "s"}
+    whole = environment(spec(env={"VLLM_X": "1"}), DIRS, parent, 42, TRACING)
+    imports = import_environment(spec(env={"VLLM_X": "1"}), parent)
+    assert imports.items() < whole.items()
+    other = EngineDirs(cache=Path("/d/cache"), log=Path("/d/log"), run=Path("/d/run"))
+    again = environment(spec(env={"VLLM_X": "1"}), other, parent, 43, None)
+    assert imports.items() < again.items()
+    of_one_start = whole.keys() - imports.keys()
+    assert {"VLLM_CACHE_ROOT", "TRACEPARENT", "PILOTLIGHT_PARENT_PID"} < of_one_start
+    assert not [name for name in imports if whole[name] != again[name]]
+    with pytest.raises(ValueError, match="PATH may not be set"):
+        import_environment(spec(env={"PATH": "/"}), parent)
 
 
 def test_by_default_it_runs_our_serve_without_the_working_directory_on_the_path() -> None:
@@ -99,6 +119,8 @@ def test_nothing_of_the_host_leaks_into_an_engine() -> None:
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_CPP_DYNAMIC_THREADS": "1",
         "VLLM_CACHE_ROOT": "/c/cache",
         "VLLM_RPC_BASE_PATH": ".",
         "VLLM_HOST_IP": "127.0.0.1",
@@ -107,6 +129,7 @@ def test_nothing_of_the_host_leaks_into_an_engine() -> None:
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "PYTHONUNBUFFERED": "1",
+        "HF_MODULES_CACHE": "hf_modules",
         "PILOTLIGHT_STAGES": "1",
         "PILOTLIGHT_PARENT_PID": "42",
         "PILOTLIGHT_GATE_CREDENTIAL_FILE": "/c/run/credential",

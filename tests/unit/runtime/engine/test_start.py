@@ -12,6 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from runtime.contract import EngineSpec, FailureCause, Golden, Mark, Stage, StageEvent, StartKind
 from runtime.engine import group
+from runtime.engine.launch import Launcher
 from runtime.engine.spans import SpanReceiver
 from runtime.engine.start import EngineDirs, EngineStart, RunningEngine, StartFailed, utc_now
 from tests.fakes.model import fake_command, make_model
@@ -41,7 +42,7 @@ class Case:
             spans=self.spans,
             on_change=self.on_change,
             on_stage=self.events.append,
-            command=fake_command(),
+            launcher=Launcher(fake_command()),
         )
         return self.start
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from runtime.contract import Failure, FailureCause
-from runtime.host.retry import CALM_AFTER, NO_FAILURES, SOUND_AFTER_S, Row, wait_s
+from runtime.contract import Failure, FailureCause, StartKind, StartRecord
+from runtime.host.retry import CALM_AFTER, NO_FAILURES, SOUND_AFTER_S, Row, no_fork_after, wait_s
 
 AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
@@ -46,3 +46,24 @@ def test_failures_in_a_row(row: Row, after_s: float, served_s: float | None, exp
 )
 def test_the_wait(given: Failure, in_row: int, expect: float) -> None:
     assert wait_s(given, in_row) == expect
+
+
+@pytest.mark.parametrize(
+    ("forked", "given", "before", "expect"),
+    [
+        pytest.param(
+            True, failure(), None, "the start before it, a fork, failed (exited)", id="a fork is tried as a spawn"
+        ),
+        pytest.param(False, failure(), "a fork failed", None, id="the spawn failed too: the fork was not to blame"),
+        pytest.param(False, failure(), None, None, id="no fork anywhere"),
+        pytest.param(True, failure(permanent=True), None, None, id="would fail in any way"),
+        pytest.param(True, failure(FailureCause.PORT_TAKEN), None, None, id="another program's doing"),
+        pytest.param(True, failure(FailureCause.DIED_AFTER_READY), None, None, id="it had started"),
+        pytest.param(False, failure(FailureCause.FROZEN), "a fork failed", "a fork failed", id="the spawn had started"),
+    ],
+)
+def test_a_fork_that_failed_is_tried_once_as_a_spawn(
+    forked: bool, given: Failure, before: str | None, expect: str | None
+) -> None:
+    start = StartRecord(id="a-1", service="t/s", replica="t/s/0", kind=StartKind.CACHED_NODE, forked=forked)
+    assert no_fork_after(start, given, before) == expect

@@ -1,0 +1,112 @@
+"""T4: an engine process from a spec, forked from a process that has imported vLLM where that can be, else spawned."""
+
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from runtime.contract import EngineSpec, FailureCause, StartKind
+from runtime.engine.argv import Tracing, command_line, engine_arguments, environment, import_environment
+from runtime.engine.cache_kind import cache_kind
+from runtime.engine.dirs import EngineDirs
+from runtime.engine.fork.client import NoForkError
+from runtime.engine.fork.pool import ForkPool
+from runtime.engine.process import EngineProcess, Leader, LineCallback
+from runtime.ready.fault import Fault
+from runtime.ready.gate_control import GateControl
+from runtime.ready.gate_credential import new_credential, write_credential
+from runtime.weights.integrity import is_url
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A process begun. `spawned_because` says why it is no fork; None for a fork and where no fork was asked for."""
+
+    process: EngineProcess
+    gate: GateControl
+    forked: bool = False
+    spawned_because: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """How this host makes engines: `command` replaces vLLM's own (tests); `forks` None: engines are spawned."""
+
+    command: tuple[str, ...] | None = None
+    forks: ForkPool | None = None
+
+    def kind(self, spec: EngineSpec, dirs: EngineDirs, no_fork: str | None = None) -> StartKind:
+        """From where a start now would begin. A fork that has everything to compile yet begins as a cold node does."""
+        cached = cache_kind(dirs, spec)
+        forked = self.forks is not None and no_fork is None and self.forks.imported(spec.service)
+        return StartKind.FORK if forked and cached is StartKind.CACHED_NODE else cached
+
+    def want(self, spec: EngineSpec) -> None:
+        """Have imports done for engines of this spec before one is wanted; returns at once."""
+        if self.forks is not None:
+            with contextlib.suppress(ValueError):  # an environment that no engine may have: the start says so
+                self.forks.want(spec.service, spec.platform, import_environment(spec, os.environ))
+
+    def drop(self, service: str) -> None:
+        """No engine of `service` will be wanted any more."""
+        if self.forks is not None:
+            self.forks.drop(service)
+
+    async def launch(
+        self,
+        spec: EngineSpec,
+        dirs: EngineDirs,
+        tracing: Tracing | None,
+        *,
+        on_line: LineCallback,
+        clock: Callable[[], datetime],
+        no_fork: str | None = None,
+    ) -> Launched:
+        """Begin the engine; `no_fork` says why it must not be a fork. Raises Fault (BAD_ARGUMENTS, SPAWN_FAILED)."""
+        try:
+            port, credential = _free_port(), new_credential()
+            write_credential(dirs.credential, credential)
+            if not is_url(spec.model):
+                dirs.link_model(Path(spec.model))
+            env = environment(spec, dirs, os.environ, os.getpid(), tracing)
+            arguments = engine_arguments(spec, port, tracing)
+            gate = GateControl(f"http://127.0.0.1:{port}", credential)
+            if self.forks is not None and no_fork is None:
+
+                def fork(output: int) -> Awaitable[Leader]:
+                    assert self.forks is not None  # noqa: S101  (asked just above; mypy forgets it in a closure)
+                    return self.forks.fork(spec.service, arguments, env=env, cwd=str(dirs.run), output=output)
+
+                try:
+                    forked = await EngineProcess.fork(fork, log=dirs.log, on_line=on_line, clock=clock)
+                    return Launched(forked, gate, forked=True)
+                except NoForkError as error:
+                    no_fork = str(error)
+            process = await EngineProcess.spawn(
+                command_line(spec, port, tracing, self.command),
+                env=env,
+                cwd=dirs.run,
+                log=dirs.log,
+                on_line=on_line,
+                clock=clock,
+            )
+        except ValueError as error:
+            message = f"the engine cannot be started: {error}"
+            raise Fault(FailureCause.BAD_ARGUMENTS, message, permanent=True) from error
+        except OSError as error:
+            raise Fault(FailureCause.SPAWN_FAILED, f"the engine cannot be started: {error}") from error
+        return Launched(process, gate, spawned_because=no_fork)
+
+
+def _free_port() -> int:
+    """A loopback port that is free now.
+
+    Should another process take it first, the start fails (PORT_TAKEN), and the next one takes another.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
