@@ -3,7 +3,10 @@
 One JSON file, written whole. It is a precaution, not a truth: lost or damaged it counts as empty, and that is said.
 """
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -60,9 +63,10 @@ class Quarantine:
     def add(self, digest: str, why: str, at: datetime) -> None:
         """Put a bundle aside from `at` on. Raises OSError where the file cannot be written."""
         row = Quarantined(digest=digest, why=why[:_WHY_CHARS], at=at)
-        others = [other for other in self._read().rows if other.digest != digest]
-        rows = sorted([*others, row], key=lambda one: one.at)
-        self._write([one for one in rows if not self._expired(one, at)][-self._most :])
+        with self._alone():
+            others = [other for other in self._read().rows if other.digest != digest]
+            rows = sorted([*others, row], key=lambda one: one.at)
+            self._write([one for one in rows if not self._expired(one, at)][-self._most :])
 
     def holds(self, digest: str, now: datetime) -> Quarantined | None:
         """The record of this bundle, None where it may be restored."""
@@ -74,11 +78,12 @@ class Quarantine:
 
     def release(self, digest: str) -> bool:
         """Let a bundle be restored again; whether it was held. Raises OSError where the file cannot be written."""
-        rows = self._read().rows
-        kept = [row for row in rows if row.digest != digest]
-        if len(kept) == len(rows):
-            return False
-        self._write(kept)
+        with self._alone():
+            rows = self._read().rows
+            kept = [row for row in rows if row.digest != digest]
+            if len(kept) == len(rows):
+                return False
+            self._write(kept)
         return True
 
     def _expired(self, row: Quarantined, now: datetime) -> bool:
@@ -101,6 +106,17 @@ class Quarantine:
             return _Read(
                 (), f"{self._file} is damaged: no bundle counts as quarantined; it is written anew when needed"
             )
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One writer at a time; the lock is the directory's and ends with the process."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self._file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
 
     def _write(self, rows: list[Quarantined]) -> None:
         sweep(self._file.parent)

@@ -1,6 +1,6 @@
 """Read a bundle in one pass with bounded memory, believing nothing of it that was not checked.
 
-The order is that of least harm: the zstd headers, then the manifest, its signature and its paths, then each file
+The order is that of least harm: the zstd headers, then the manifest's signature, its form and its paths, then each file
 against its digest. Until a bundle is read to its end nothing of it may be used.
 """
 
@@ -35,7 +35,7 @@ from runtime.cache.faults import BundleCause, BundleFault
 from runtime.cache.limits import Limits, too_large
 from runtime.cache.manifest import FileDigest, Manifest, read_manifest_bytes
 from runtime.cache.signing import SIGNATURES_BYTES, Signature, decode_signatures
-from runtime.cache.trust import Signer, TrustPolicy
+from runtime.cache.trust import Signer, TrustPolicy, authorize
 
 CHUNK_BYTES = 2**18
 """One read of unpacked bytes; the stop event is looked at between two of them."""
@@ -90,9 +90,10 @@ class BundleReader:
         """Read and check the manifest. Raises BundleFault."""
         data = self._small_member(MANIFEST, self._limits.manifest_bytes)
         signed = self._small_member(SIGNATURES, SIGNATURES_BYTES)
-        manifest = read_manifest_bytes(self._path, data)
         self.signatures = decode_signatures(self._path, signed)
-        signer = wanted.trust.check(self._path, manifest, data, self.signatures)
+        signed_by = wanted.trust.authenticate(self._path, data, self.signatures)
+        manifest = read_manifest_bytes(self._path, data)
+        signer = authorize(self._path, signed_by, manifest.inputs)
         if wanted.key is not None and manifest.key != wanted.key:
             what = f"it is for fingerprint {manifest.key[:16]}…, wanted is {wanted.key[:16]}…"
             fix = "`pilotlight cache explain` names the inputs that differ"

@@ -7,7 +7,7 @@ A trust policy is a YAML file:
       public_key: |
         -----BEGIN PUBLIC KEY-----
         …
-      where: {model: "sha256:4f*"}     # patterns over a fingerprint's inputs; all must match; none: any fingerprint
+      where: {image: "sha256:4f*"}     # patterns over a fingerprint's inputs; all must match; none: any fingerprint
     accept_unsigned: false
 
 In a store that others can write to, only bundles signed by such a key are taken. What a host made itself it signed
@@ -23,7 +23,6 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from runtime.cache.faults import BundleCause, BundleFault
-from runtime.cache.manifest import Manifest
 from runtime.cache.signing import PublicKey, Signature
 
 _POLICY_FILE_BYTES = 2**20
@@ -114,41 +113,42 @@ class TrustPolicy(BaseModel):
         """This policy, which takes one key more, for all fingerprints."""
         return self.model_copy(update={"keys": (*self.keys, TrustedKey(name=name, public_key=key.pem))})
 
-    def check(self, file: Path, manifest: Manifest, data: bytes, signatures: tuple[Signature, ...]) -> Signer:
-        """Who vouches for the manifest whose bytes are `data`. Raises BundleFault.
+    def authenticate(self, file: Path, data: bytes, signatures: tuple[Signature, ...]) -> tuple[TrustedKey, ...]:
+        """The trusted keys that signed `data`, a manifest's bytes that nobody has interpreted yet.
 
-        UNSIGNED, UNTRUSTED (no known key, or none for this fingerprint), BAD_SIGNATURE (a known key did not sign
-        these bytes).
+        None where it is unsigned and that is accepted. Raises BundleFault: UNSIGNED, UNTRUSTED (no known key),
+        BAD_SIGNATURE (a known key did not sign these bytes).
         """
-        if not signatures:
-            if self.accept_unsigned:
-                return Signer()
+        if not signatures and not self.accept_unsigned:
             raise BundleFault(
                 BundleCause.UNSIGNED, file, "it is not signed", "sign it with a trusted key, or build it on this host"
             )
         named = {signature.key_id: signature for signature in signatures}
-        known = [(trusted, named[trusted.key.id]) for trusted in self.keys if trusted.key.id in named]
-        for trusted, signature in known:
-            if not signature.verifies(trusted.key, data):
+        known = tuple(trusted for trusted in self.keys if trusted.key.id in named)
+        for trusted in known:
+            if not named[trusted.key.id].verifies(trusted.key, data):
                 raise BundleFault(
                     BundleCause.BAD_SIGNATURE,
                     file,
                     f"the signature of key {trusted.name!r} is not of this manifest",
                     "do not use this bundle; somebody changed it",
                 )
-        for trusted, _ in known:
-            if trusted.speaks_for(manifest.inputs):
-                return Signer(name=trusted.name, key_id=trusted.key.id)
-        raise _untrusted(file, known, signatures)
+        if signatures and not known:
+            ids = ", ".join(signature.key_id[:16] for signature in signatures)
+            what = f"it is signed by {ids}, which the trust policy does not name"
+            raise BundleFault(BundleCause.UNTRUSTED, file, what, "add the key to the trust policy if you trust it")
+        return known
 
 
-def _untrusted(file: Path, known: list[tuple[TrustedKey, Signature]], signatures: tuple[Signature, ...]) -> BundleFault:
-    if known:
-        what = f"key {known[0][0].name!r} is not trusted for this fingerprint"
-        return BundleFault(BundleCause.UNTRUSTED, file, what, "widen its `where` in the trust policy, or use its key")
-    ids = ", ".join(signature.key_id[:16] for signature in signatures)
-    what = f"it is signed by {ids}, which the trust policy does not name"
-    return BundleFault(BundleCause.UNTRUSTED, file, what, "add the public key to the trust policy if you trust it")
+def authorize(file: Path, signed_by: tuple[TrustedKey, ...], inputs: Mapping[str, str]) -> Signer:
+    """Which of the keys that signed may speak for a fingerprint of these inputs. Raises BundleFault (UNTRUSTED)."""
+    for trusted in signed_by:
+        if trusted.speaks_for(inputs):
+            return Signer(name=trusted.name, key_id=trusted.key.id)
+    if not signed_by:
+        return Signer()
+    what = f"key {signed_by[0].name!r} is not trusted for this fingerprint"
+    raise BundleFault(BundleCause.UNTRUSTED, file, what, "widen its `where` in the trust policy, or use its key")
 
 
 def _place(error: yaml.YAMLError) -> str:

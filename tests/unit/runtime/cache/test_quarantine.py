@@ -1,6 +1,7 @@
 """What a host holds against a bundle, and for how long."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -50,6 +51,14 @@ def test_its_size_is_bounded_by_leaving_the_oldest(tmp_path: Path) -> None:
         held.add(digest, "x" * 100_000, NOW + timedelta(seconds=at))
     assert [row.digest for row in held.rows(NOW)] == digests[2:]
     assert (tmp_path / "q.json").stat().st_size < 5000
+
+
+def test_several_at_once_lose_nothing(tmp_path: Path) -> None:
+    digests = [f"{at:064x}" for at in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        for end in [pool.submit(Quarantine(tmp_path / "q.json").add, digest, "x", NOW) for digest in digests]:
+            end.result()
+    assert {row.digest for row in Quarantine(tmp_path / "q.json").rows(NOW)} == set(digests)
 
 
 def test_release(tmp_path: Path) -> None:
