@@ -8,6 +8,7 @@ these arguments and this version of vLLM, and load by `--load-format sharded_sta
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -29,6 +30,14 @@ from runtime.weights.prepare.run import (
 )
 
 TIMEOUT_S = 3600.0
+KV_CACHE_GIB = "1"
+"""On the CPU vLLM would else take nearly all memory for it, and refuse where others use some."""
+
+_OURS = {"VLLM_PLUGINS": "", "VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+"""No plugin of vLLM has a hand in it, and its processes speak on loopback only."""
+
+_EXCEPTION = re.compile(r"\b[A-Z]\w*(?:Error|Exception): .+")
+_ECHO = re.compile(r"initialization failed|EngineDeadError|cancelled")
 
 
 def shard(
@@ -68,7 +77,7 @@ def _run(work: dict[str, Any]) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, PARENT_ENV: str(os.getpid()), "VLLM_PLUGINS": "", "VLLM_HOST_IP": "127.0.0.1"},
+        env={"VLLM_CPU_KVCACHE_SPACE": KV_CACHE_GIB, **os.environ, **_OURS, PARENT_ENV: str(os.getpid())},
         start_new_session=True,
     )
     try:
@@ -78,9 +87,20 @@ def _run(work: dict[str, Any]) -> None:
     finally:
         _end(process)
     if process.returncode or said.strip():
-        last = next((line for line in reversed(log.splitlines()) if "Error" in line), "")
-        told = json.loads(said)["error"] if said.strip() else last or f"it ended with code {process.returncode}"
-        raise PrepareError(f"vLLM cannot shard {work['model']} ({shlex.join(work['args'])}): {told}")
+        told = json.loads(said)["error"] if said.strip() else f"it ended with code {process.returncode}"
+        raise PrepareError(
+            f"vLLM cannot shard {work['model']} ({shlex.join(work['args'])}): {root_cause(log) or told}: "
+            "mend it by --args, which are passed on to vLLM"
+        )
+
+
+def root_cause(log: str) -> str | None:
+    """The first exception that vLLM's processes tell of that is not an echo of another's."""
+    for line in log.splitlines():
+        found = _EXCEPTION.search(line)
+        if found and not _ECHO.search(line):
+            return found[0][:400].rstrip(". ")
+    return None
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
