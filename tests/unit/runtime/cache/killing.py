@@ -20,7 +20,7 @@ from runtime.cache.restore import restore, verify
 from runtime.cache.signing import SigningKey
 from runtime.cache.staging import sweep
 from tests.unit.runtime.cache.trees import (
-    FILES,
+    FEW,
     FINGERPRINT,
     PROVENANCE,
     a_bundle,
@@ -82,7 +82,7 @@ def kill_at_each_step(work: Callable[[], object], check: Callable[[], None], dir
 
 
 def _pack(directory: Path) -> int:
-    tree, target = make_tree(directory / "made"), directory / "b.bundle"
+    tree, target = make_tree(directory / "made", FEW), directory / "b.bundle"
 
     def work() -> Packed:
         return pack(tree, target, fingerprint=FINGERPRINT, provenance=PROVENANCE, signer=a_key())
@@ -96,9 +96,9 @@ def _pack(directory: Path) -> int:
 
 
 def _restore(directory: Path, *, replace: bool) -> int:
-    bundle, into = a_bundle(directory).path, directory / "into"
+    bundle, into = a_bundle(directory, files=FEW).path, directory / "into"
     old = {"modelinfos/old": b"old"}
-    trees = [FILES, old] if replace else [FILES]
+    trees = [FEW, old] if replace else [FEW]
     if replace:
         (into / "modelinfos").mkdir(parents=True)
         (into / "modelinfos/old").write_bytes(b"old")

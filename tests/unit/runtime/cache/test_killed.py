@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[4]
 
 
 @pytest.mark.parametrize(
-    ("walk", "least"), [("pack", 100), ("restore", 100), ("replace", 100), ("key", 5), ("quarantine", 5)]
+    ("walk", "least"), [("pack", 60), ("restore", 50), ("replace", 80), ("key", 10), ("quarantine", 10)]
 )
 def test_killed_at_each_step(tmp_path: Path, walk: str, least: int) -> None:
     command = [sys.executable, "-m", "tests.unit.runtime.cache.killing", walk, str(tmp_path)]
