@@ -87,17 +87,30 @@ class DigestCache:
         return value if isinstance(value, dict) else {}
 
 
+class _Either(threading.Event):
+    """Set by itself, or by the event that it looks at, too."""
+
+    def __init__(self, other: threading.Event) -> None:
+        super().__init__()
+        self._other = other
+
+    def is_set(self) -> bool:
+        return super().is_set() or self._other.is_set()
+
+
 def hash_directory(directory: Path, cache: DigestCache, stop: threading.Event) -> Hashed:
     """Hash all files below `directory`, hidden ones and our own list left out, several at a time.
 
     Raises OSError; InterruptedError once `stop` is set.
     """
     paths = {path.relative_to(directory).as_posix(): path for path in _files(directory)}
+    failed = _Either(stop)
     with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "digest") as pool:
-        tasks = {name: pool.submit(cache.digest, path, stop) for name, path in paths.items()}
+        tasks = {name: pool.submit(cache.digest, path, failed) for name, path in paths.items()}
         try:
             digests = {name: task.result() for name, task in tasks.items()}
         except BaseException:
+            failed.set()  # the others need not read to their end
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     cache.save()

@@ -209,16 +209,17 @@ def _check_shards(directory: Path, index: Path) -> tuple[Path, ...]:
 
 
 def _check_links(directory: Path) -> None:
-    """A link may lead anywhere inside the directory, or to the blobs of the hub's cache that the directory is of."""
+    """A link may lead anywhere inside the directory, or to a blob of a hub's cache, whose name tells its content.
+
+    Downloads into a directory of one's own were such links, too, in earlier versions of the hub's client.
+    """
     root = directory.resolve()
-    inside = [root]
-    if root.parent.name == "snapshots":
-        inside.append(root.parent.parent / "blobs")
     for path in directory.iterdir():
         if not path.is_symlink() or path.name.startswith(".") or is_list(path.name):
             continue
         target = path.resolve()
-        if not any(target.is_relative_to(place) for place in inside):
+        blob = target.parent.name == "blobs" and target.parent.parent.name.startswith("models--")
+        if not blob and not target.is_relative_to(root):
             raise _incomplete(path, f"is a link to {target}, outside the model directory", "put the file in its place")
 
 

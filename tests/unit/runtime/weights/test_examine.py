@@ -10,6 +10,7 @@ from runtime.weights.here import layout_of, ranks_of
 from runtime.weights.needs import Needs
 from runtime.weights.prepare.convert import Item, shards
 from runtime.weights.prepare.run import write_digests
+from runtime.weights.prepare.sharded import root_cause
 from tests.fakes.model import make_model
 
 
@@ -127,3 +128,21 @@ def items(*sizes: int) -> list[Item]:
 )
 def test_shards(sizes: tuple[int, ...], limit: int, expected: list[list[int]]) -> None:
     assert [[item.size_bytes for item in part] for part in shards(items(*sizes), limit)] == expected
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("", None),
+        ("INFO all well\n", None),
+        (
+            "(Worker pid=7) ERROR 11-30 03:51:14 [x.py:953] ValueError: Available memory is less than desired.\n"
+            "Exception: WorkerProc initialization failed due to an exception in a background process.\n"
+            "RuntimeError: Engine core initialization failed. See root cause above.\n",
+            "ValueError: Available memory is less than desired",
+        ),
+        ("RuntimeError: Engine core initialization failed. See root cause above.\n", None),
+    ],
+)
+def test_the_root_cause_in_vllms_log(log: str, cause: str | None) -> None:
+    assert root_cause(log) == cause

@@ -290,6 +290,28 @@ def test_a_blob_that_is_gone_is_named(tmp_path: Path) -> None:
         check(snapshot)
 
 
+def test_links_from_elsewhere_to_the_hubs_blobs_are_accepted_and_compared(tmp_path: Path) -> None:
+    snapshot = hub(tmp_path)
+    local = tmp_path / "local"
+    local.mkdir()
+    for path in snapshot.iterdir():
+        (local / path.name).symlink_to(path.resolve())
+    assert check(local).compared == 2
+    flip((local / "m-1.safetensors").resolve())
+    with pytest.raises(Fault, match=r"m-1\.safetensors has sha256"):
+        check(local)
+
+
+@pytest.mark.parametrize("place", ["blobs", "models--x/other", "plain/blobs"])
+def test_a_place_that_only_looks_like_the_hubs_is_refused(model: Path, place: str) -> None:
+    elsewhere = model.parent / place / "f"
+    elsewhere.parent.mkdir(parents=True)
+    (model / "model.safetensors").rename(elsewhere)
+    (model / "model.safetensors").symlink_to(elsewhere)
+    with pytest.raises(Fault, match="outside the model directory"):
+        check(model)
+
+
 def test_a_link_out_of_the_directory_is_refused(model: Path) -> None:
     elsewhere = model.parent / "elsewhere.safetensors"
     (model / "model.safetensors").rename(elsewhere)
