@@ -158,7 +158,7 @@ class _Packing:
             raise changed(self._source, file.path)
 
     def _chunks(self, file: Found) -> Iterator[bytes]:
-        """Exactly `file.size` bytes of the file, which must not have changed before or after."""
+        """Exactly `file.size` bytes of the file, which must not have changed since it was found."""
         fd = open_found(self._source, file)
         try:
             left = file.size
@@ -172,8 +172,6 @@ class _Packing:
                 self._done += len(chunk)
                 self._progress(self._done, self._total)
                 yield chunk
-            if not file.same(os.fstat(fd)):
-                raise changed(self._source, file.path)
         except OSError as error:
             if isinstance(error, InterruptedError):
                 raise

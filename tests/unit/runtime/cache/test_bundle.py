@@ -15,6 +15,7 @@ import zstandard
 
 from runtime.cache import archive, bundle, writing
 from runtime.cache.bundle import bundle_name, pack
+from runtime.cache.collect import Found
 from runtime.cache.faults import BundleCause, BundleFault
 from runtime.cache.fingerprint import Fingerprint
 from runtime.cache.limits import Limits
@@ -200,6 +201,15 @@ def test_a_cache_that_is_written_to_makes_no_bundle(
     tree = make_tree(tmp_path / "made")
     meddler = _Meddler(after_bytes, lambda: change(tree))
     assert "changed while it was packed" in _refused(BundleCause.CHANGED, tree, tmp_path / "b.bundle", progress=meddler)
+
+
+def test_a_change_that_the_clock_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write in the same tick of the kernel's clock leaves size and times as they were."""
+    monkeypatch.setattr(Found, "same", lambda _self, _status: True)
+    monkeypatch.setattr(bundle._Packing, "_refuse_changes", lambda _self: None)
+    tree = make_tree(tmp_path / "made")
+    meddler = _Meddler(SIZE, lambda: (tree / LAST).write_bytes(b"cubit"))
+    assert LAST in _refused(BundleCause.CHANGED, tree, tmp_path / "b.bundle", progress=meddler)
 
 
 def test_a_passing_file_may_come_and_go_meanwhile(tmp_path: Path) -> None:

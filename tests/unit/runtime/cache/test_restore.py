@@ -593,6 +593,16 @@ def test_sweep_removes_what_no_process_works_on(tmp_path: Path) -> None:
     assert sweep(tmp_path / "nowhere") == ()
 
 
+def test_the_next_at_a_place_removes_what_killed_ones_left(tmp_path: Path, made: bytes) -> None:
+    left = tmp_path / ".into.pilotlight-draft.0123456789abcdef"
+    left.mkdir()
+    _restore(written(tmp_path, made))
+    assert not left.exists()
+    left.write_text("half a bundle")
+    pack(tmp_path / "into", tmp_path, fingerprint=FINGERPRINT, provenance=PROVENANCE, signer=a_key())
+    assert not left.exists()
+
+
 def test_a_swept_draft_that_was_renamed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     """The sweeper may wait at the lock while the owner names its draft: then the lock is of the finished tree."""
     with staging.draft_directory(tmp_path / "into") as draft:

@@ -43,6 +43,7 @@ def test_a_made_key_is_private_and_openssl_reads_it(tmp_path: Path) -> None:
     file = tmp_path / "k.pem"
     key = SigningKey.generate(file)
     assert file.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "k.pem.pub").stat().st_mode & 0o777 == 0o644
     assert SigningKey.load(file).public == key.public == PublicKey.load(tmp_path / "k.pem.pub")
     assert left_behind(tmp_path) == []
     if shutil.which("openssl") is None:
@@ -130,6 +131,7 @@ def test_a_signature_is_for_a_bundle_and_nothing_else() -> None:
     assert not good.verifies(key.public, data + b" ")
     assert not good.verifies(a_key(2).public, data)
     assert not Signature(a_key(2).public.id, good.value).verifies(a_key(2).public, data)
+    assert not Signature(a_key(2).public.id, good.value).verifies(key.public, data)
     bare = key._SigningKey__key.sign(data)  # type: ignore[attr-defined]  # to sign as another program would
     assert not Signature(key.public.id, bare).verifies(key.public, data)
 
