@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from runtime.engine.leash import PARENT_ENV, leash_to_starter
+from runtime.weights.examine import DTYPES, served, stored_dtypes
+from runtime.weights.finding import gib
 from runtime.weights.here import ranks_of
 from runtime.weights.prepare.run import (
     Prepared,
@@ -28,8 +30,12 @@ from runtime.weights.prepare.run import (
     room_for,
     whole,
 )
+from runtime.weights.safetensors import BITS
 
 TIMEOUT_S = 3600.0
+LEAST_PLAIN, LEAST_QUANTIZED = 0.9, 0.2
+"""Of the weights' bytes, how much must be left: a tied matrix is saved once, four bits are a quarter of sixteen."""
+
 KV_CACHE_GIB = "1"
 """On the CPU vLLM would else take nearly all memory for it, and refuse where others use some."""
 
@@ -65,9 +71,29 @@ def shard(
         found = ranks_of(draft)
         if found != ranks:
             raise PrepareError(f"vLLM wrote the files of {found} ranks instead of {ranks}: this layout cannot be saved")
+        refuse_loss(source, weights, draft, dtype, args)
         copy_others(source, draft, weights)
         tell("writing digests")
         return finish(draft, out, {"tensor_parallel": ranks, "dtype": dtype or "auto", "args": list(args)})
+
+
+def refuse_loss(source: Path, weights: tuple[Path, ...], draft: Path, dtype: str | None, args: tuple[str, ...]) -> None:
+    """Raise PrepareError where vLLM saved less than the weights.
+
+    A platform that packs them for its own kernels (vLLM's CPU backend does) keeps nothing that could be saved, and
+    the files that it writes nevertheless would load as a model of random weights.
+    """
+    stored = stored_dtypes(weights)
+    wanted = DTYPES.get(served(source, dtype) or "")
+    scale = {name: BITS[wanted] / BITS[name] if wanted and name in DTYPES.values() else 1.0 for name in stored}
+    need = sum(size * min(1.0, scale[name]) for name, size in stored.items())
+    saved = sum(path.stat().st_size for path in draft.glob("*.safetensors"))
+    quantized = any("quantization" in arg for arg in args)
+    if need and saved < (LEAST_QUANTIZED if quantized else LEAST_PLAIN) * need:
+        raise PrepareError(
+            f"vLLM saved {gib(saved)} of {gib(need)}: on this platform it packs the weights as it loads them and "
+            "cannot save them; prepare where the model is served, or without --tensor-parallel"
+        )
 
 
 def _run(work: dict[str, Any]) -> None:

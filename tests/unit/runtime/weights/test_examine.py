@@ -1,5 +1,6 @@
 import json
 import struct
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ from runtime.weights.finding import Code
 from runtime.weights.here import layout_of, ranks_of
 from runtime.weights.needs import Needs
 from runtime.weights.prepare.convert import Item, shards
-from runtime.weights.prepare.run import write_digests
-from runtime.weights.prepare.sharded import root_cause
+from runtime.weights.prepare.run import PrepareError, write_digests
+from runtime.weights.prepare.sharded import refuse_loss, root_cause
 from tests.fakes.model import make_model
 
 
@@ -146,3 +147,25 @@ def test_shards(sizes: tuple[int, ...], limit: int, expected: list[list[int]]) -
 )
 def test_the_root_cause_in_vllms_log(log: str, cause: str | None) -> None:
     assert root_cause(log) == cause
+
+
+@pytest.mark.parametrize(
+    ("saved", "dtype", "args", "refused"),
+    [
+        pytest.param(4000, None, (), False, id="all of it"),
+        pytest.param(3000, None, (), True, id="a quarter is lost"),
+        pytest.param(2000, "bfloat16", (), False, id="served in half the bytes"),
+        pytest.param(1000, "bfloat16", (), True, id="half of that is lost"),
+        pytest.param(1000, "bfloat16", ("--quantization", "fp8"), False, id="quantized"),
+        pytest.param(100, "bfloat16", ("--quantization=fp8",), True, id="quantized, and lost"),
+    ],
+)
+def test_what_vllm_saved_must_be_the_weights(
+    model: Path, tmp_path: Path, saved: int, dtype: str | None, args: tuple[str, ...], refused: bool
+) -> None:
+    source, draft = model / "model.safetensors", tmp_path / "draft"
+    sparse(source, 4000, "F32")
+    draft.mkdir()
+    sparse(draft / "model-rank-0-part-0.safetensors", saved)
+    with pytest.raises(PrepareError, match="cannot save them") if refused else nullcontext():
+        refuse_loss(model, (source,), draft, dtype, args)
