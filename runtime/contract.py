@@ -92,6 +92,16 @@ class Stage(StrEnum):
     GOLDEN_PROMPT = "golden_prompt"
 
 
+class Verdict(StrEnum):
+    """What an engine did with the compile cache that its start was given (runtime/cache/verdict.py)."""
+
+    USED = "used"
+    PARTLY = "partly"
+    RECOMPILED = "recompiled"
+    ABSENT = "absent"
+    QUARANTINED = "quarantined"
+
+
 class FailureCause(StrEnum):
     """Why a start failed or a running engine ended; `Failure.numbers` carries what belongs to it.
 
@@ -187,6 +197,25 @@ class StageTime(_Wire):
     pid: int | None = None
 
 
+class CacheUse(_Wire):
+    """The compile cache of one start. `key`: its fingerprint's, None where there is none (`note` says why).
+
+    `origin`: `own` (an earlier start of this replica proved it), else the store that the bundle `digest` came from,
+    None where the start began with nothing. `verdict` and what it rests on come with the golden prompt; `compile_s` is
+    how long the stage `compile` took. `published`: the digest of the bundle that was made of this start's cache.
+    """
+
+    key: str | None = None
+    origin: str | None = None
+    digest: str | None = None
+    size_bytes: int | None = None
+    verdict: Verdict | None = None
+    evidence: str = ""
+    compile_s: float | None = None
+    published: str | None = None
+    note: str = ""
+
+
 class StartRecord(_Wire):
     """One start of one replica, whole or under way. `id` is `host-generation`.
 
@@ -216,6 +245,7 @@ class StartRecord(_Wire):
     why: str = ""
     forked: bool = False
     spawned_because: str | None = None
+    cache: CacheUse = CacheUse()
 
 
 class ReplicaView(_Wire):
