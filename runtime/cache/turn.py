@@ -18,6 +18,8 @@ from runtime.cache.stores.base import BundleRef, Store, StoreCause, StoreFault
 LOOK_EVERY_S = 5.0
 """A follower looks for the bundle so often: it is done when the bundle is there, not when the lock is free."""
 
+RENEWALS = 3
+"""Looks at a lock that refused our heartbeat, before it counts as lost."""
 MOST_LOOKS = 10_000
 """A lock that is lost at each look, as a store may lie, must not be looked at for ever."""
 
@@ -72,6 +74,7 @@ class Turn:
         self._terms = terms
         self._wall = wall
         self._sleep = sleep
+        self._renewing = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Turn":
@@ -92,7 +95,7 @@ class Turn:
 
         Raises StoreFault. The token and who published are added to `metadata`.
         """
-        if self.record is None:
+        if self._lock is None:
             return await self.store.publish(self.key, file, digest, metadata)
         if not await self.renew() or self.record is None:
             return None
@@ -105,19 +108,35 @@ class Turn:
 
     async def renew(self) -> bool:
         """Write a heartbeat. False: it is no longer our turn. Raises StoreFault."""
-        lock, record = self._lock, self.record
-        if lock is None or record is None:
-            return lock is None
-        seen = await lock.read()
-        if seen is None or (seen.record.holder, seen.record.token) != (self._me, record.token):
-            self.record = None
-            return False
-        now = self._wall()
-        decision = decide(now, seen.record, str(self._me), now, self._terms)
-        if not isinstance(decision, Hold | TakeOver) or not await lock.write(decision.record, seen):
-            return False
-        self.record = decision.record
-        return True
+        if self._lock is None:
+            return True
+        async with self._renewing:  # the heartbeat and `publish` may want it at once
+            tried: LockRecord | None = None
+            for _ in range(RENEWALS):
+                seen = await self._ours()
+                if seen is None:
+                    self.record = None
+                    return False
+                if seen.record == tried:  # it was written, and the answer was lost
+                    self.record = tried
+                    return True
+                now = self._wall()
+                decision = decide(now, seen.record, str(self._me), now, self._terms)
+                if not isinstance(decision, Hold | TakeOver):
+                    return False
+                tried = decision.record
+                if await self._lock.write(tried, seen):
+                    self.record = tried
+                    return True
+        return False
+
+    async def _ours(self) -> Seen | None:
+        """The lock as it is, if it is still ours. A greater token is what we wrote when an answer was lost."""
+        if self._lock is None or self.record is None:
+            return None
+        seen = await self._lock.read()
+        mine = seen is not None and seen.record.holder == self._me and seen.record.token >= self.record.token
+        return seen if mine else None
 
     async def _beat(self) -> None:
         while True:
@@ -130,12 +149,11 @@ class Turn:
 
     async def release(self) -> None:
         """Give the lock up, if it is still ours. Not given up, it expires by itself: the next one only waits longer."""
-        if self._lock is None or self.record is None:
-            return
         with suppress(StoreFault):
-            seen = await self._lock.read()
-            if seen is not None and (seen.record.holder, seen.record.token) == (self._me, self.record.token):
+            seen = await self._ours()
+            if self._lock is not None and seen is not None:
                 await self._lock.write(released(seen.record, self._wall()), seen)
+        self.record = None
 
 
 async def take_turn(

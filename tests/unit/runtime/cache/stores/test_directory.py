@@ -5,6 +5,7 @@ import os
 import resource
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from runtime.cache.stores import files
 from runtime.cache.stores.base import BundleRef, StoreCause, StoreFault
 from runtime.cache.stores.directory import DirectoryStore
 from runtime.cache.stores.keep import Keep
+from runtime.cache.stores.leftovers import this_process
 from runtime.cache.stores.patience import Patience
 from tests.unit.runtime.cache.killed import bound_by_file_modes, killed_before_act
 from tests.unit.runtime.cache.stores.samples import KEY, NOON, OTHER_KEY, Wall, bundle, leftovers
@@ -105,6 +107,24 @@ async def test_a_directory_that_is_not_there_is_said(store: DirectoryStore, tmp_
         await below_a_missing_mount.publish(KEY, *bundle(tmp_path))
     assert caught.value.cause is StoreCause.ABSENT
     assert not (tmp_path / "mnt").exists()
+
+
+async def test_a_file_without_end_fills_no_disk(store: DirectoryStore, tmp_path: Path, place: Path) -> None:
+    """What is longer than its record says is dropped as soon as that shows, not when it ends."""
+    ref = await store.publish(KEY, *bundle(tmp_path))
+    os.truncate(tmp_path / "store" / "bundles" / KEY / ref.name, 2**40)
+    with pytest.raises(StoreFault, match=f"{ref.name} is longer than the 300000 bytes") as caught:
+        await store.fetch(ref, place / "b")
+    assert caught.value.cause is StoreCause.CORRUPT
+    assert list(place.iterdir()) == []
+
+
+async def test_what_a_dead_start_left_is_swept_by_the_next(store: DirectoryStore, tmp_path: Path, place: Path) -> None:
+    ref = await store.publish(KEY, *bundle(tmp_path))
+    dead = place / replace(this_process(), started="1").temp_name()
+    dead.touch()
+    await store.fetch(ref, place / "b")
+    assert [path.name for path in place.iterdir()] == ["b"]
 
 
 async def test_deleted_between_list_and_fetch(store: DirectoryStore, tmp_path: Path, place: Path) -> None:

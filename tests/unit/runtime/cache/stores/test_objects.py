@@ -140,6 +140,17 @@ async def test_deleted_between_list_and_fetch(store: ObjectStore, tmp_path: Path
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.parametrize("size_bytes", [100, 500_000])
+async def test_an_object_of_another_size_is_not_even_begun(store: ObjectStore, tmp_path: Path, size_bytes: int) -> None:
+    ref = await store.publish(KEY, *bundle(tmp_path))
+    await obstore.put_async(store._raw, f"{KEY}/{ref.name}", b"x" * size_bytes)
+    seen: list[int] = []
+    with pytest.raises(StoreFault, match=f"has {size_bytes} bytes, not the 300000 of its record") as caught:
+        await store.fetch(ref, tmp_path / "b", lambda done, total: seen.append(done))
+    assert caught.value.cause is StoreCause.CORRUPT
+    assert seen == []
+
+
 async def test_no_such_bucket_is_said(s3: Server, at: At, tmp_path: Path) -> None:
     at(s3.port)
     other = ObjectStore.at("s3://nosuchbucket/x")
