@@ -144,7 +144,7 @@ async def test_it_looks_from_a_process_with_the_engines_environment(
 ) -> None:
     """The host's keys must not make a check pass that the engine's would fail."""
     url = upload(env, make_model(tmp_path / "m"), "own")
-    assert await check_remote(url, Needs(), env) == await look_from_here(url, Needs(), env, 10.0)
+    assert await check_remote(url, Needs(), env, 60.0) == await look_from_here(url, Needs(), env, 60.0)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     with refusing() as nobody, pytest.raises(Fault) as caught:
