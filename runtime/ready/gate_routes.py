@@ -76,7 +76,7 @@ def audience_of(path: str) -> Audience:
 
     A slash at the end is that of the path without it: vLLM's router redirects such a request there.
     """
-    asked = path[:-1] if path.endswith("/") and len(path) > 1 else path
+    asked = path.removesuffix("/")
     if asked in CLIENTS:
         return Audience.CLIENTS
     if asked in ANYONE:

@@ -258,7 +258,8 @@ async def test_a_warm_up_gives_way_to_the_first_client() -> None:
     await case.ask("/health", (b"client", b"1"), method="GET")
     assert not ended.is_set()
     await case.ask(CHAT, (b"client", b"1"))
-    await warming
+    async with asyncio.timeout(10):
+        await warming
     assert ended.is_set()
 
 

@@ -34,6 +34,7 @@ TRICKS = [
     *("", "/", "//sleep", "/sleep//", "/SLEEP", "/v1/../sleep", "/v1/models/../../sleep", "/v1/models//", "sleep"),
     *("/v1/models\n", "\n/v1/models", "/v1/models\x00", "/v1/models;x", "/v1/models%2f", "/v1/models/extra"),
     *(
+        "/V1/Models/",
         "/metrics/x",
         "/metricsx",
         "/healthz",
