@@ -117,7 +117,8 @@ async def test_a_client_that_leaves_is_seen_by_the_engine() -> None:
 
     async with served(waits) as (gate, address):
         async with client(address) as http, http.stream("POST", CHAT) as answer:
-            assert await anext(answer.aiter_raw()) == b"first"
+            chunks = answer.aiter_raw()  # kept: httpx closes an answer whose iterator nobody has any more
+            assert await anext(chunks) == b"first"
             assert gate.door.in_flight == 1
         async with asyncio.timeout(10):
             await left.wait()
