@@ -24,10 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "runtime" / "cache" / "compile_inputs.json"
 
-QUICK_ARGUMENTS = (
-    *("max_model_len", "max_num_seqs", "dtype", "enforce_eager", "seed", "served_model_name", "load_format"),
-    *("max_logprobs", "gpu_memory_utilization", "optimization_level", "revision", "tokenizer", "shutdown_timeout"),
-)
+QUICK_ARGUMENTS = ("max_num_seqs", "seed", "shutdown_timeout")
 """Probed on real configurations in the quick form; of all others it compares names, spellings, defaults and source."""
 
 
@@ -42,7 +39,11 @@ def learn(quick: bool) -> dict[str, Any]:
         names = [name for name in spellings if not quick or name in QUICK_ARGUMENTS]
         probed = {name: probe.argument(name, spellings[name]) for name in names}
         environment = probe.environment(indirect=not quick)
-        seen = {"model": probe.model_files(), "surroundings": probe.surroundings(), "spellings": probe.spellings()}
+        seen = {
+            "model": probe.model_files(quick=quick),
+            "surroundings": probe.surroundings(quick=quick),
+            "spellings": probe.spellings(),
+        }
     arguments = {}
     for name, spelling in spellings.items():
         left_out = compile_source.left_out(name, spelling["front"])

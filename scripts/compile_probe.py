@@ -131,7 +131,9 @@ _MODEL_CHANGES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 """A file of the model and what is changed in it."""
 
-_CHILD_S = 20
+_QUICK_CHANGES = ("_name_or_path", "transformers_version", "rope_theta", "temperature")
+
+_CHILD_S = 120
 """An argument that makes vLLM wait for something that is not here is refused after so long."""
 
 _ENOUGH = 2
@@ -311,9 +313,10 @@ class Probe:
         parsed = vars(self._parser.parse_args(shlex.split(line)))
         return hashlib.sha256(repr(sorted(parsed.items())).encode()).hexdigest()[:12]
 
-    def model_files(self) -> dict[str, str]:
+    def model_files(self, *, quick: bool) -> dict[str, str]:
         """What changing a file of the model does to the key: `changed`, `same` or `refused`."""
-        return {f"{file} {next(iter(change))}": self._model_file(file, change) for file, change in _MODEL_CHANGES}
+        changes = [each for each in _MODEL_CHANGES if not quick or next(iter(each[1])) in _QUICK_CHANGES]
+        return {f"{file} {next(iter(change))}": self._model_file(file, change) for file, change in changes}
 
     def _model_file(self, file: str, change: Mapping[str, Any]) -> str:
         path = Path(self._words["model"], file)
@@ -329,12 +332,18 @@ class Probe:
             else:
                 path.write_bytes(before)
 
-    def surroundings(self) -> dict[str, str]:
-        """What differs between two pods that are to share a key: `same`, or `changed`, which must be pinned."""
+    def surroundings(self, *, quick: bool) -> dict[str, str]:
+        """What differs between two pods that are to share a key: `same`, or `changed`, which must be pinned.
+
+        `quick`: all of it at once, and one by one only if that changes something.
+        """
         places = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
         elsewhere = dict.fromkeys(places, self._words["scratch"])
         tries = {**elsewhere, "HOSTNAME": "other", "USER": "other", "POD_IP": "10.0.0.9", "CUDA_VISIBLE_DEVICES": "3"}
-        found = {name: self._same(self.key(variables={name: value})) for name, value in tries.items()}
+        if quick and self.key(variables=tries) == self._base:
+            found = dict.fromkeys(tries, "same")
+        else:
+            found = {name: self._same(self.key(variables={name: value})) for name, value in tries.items()}
         return {**found, "working directory": self._same(in_child(self._key_elsewhere))}
 
     def _same(self, key: str) -> str:
