@@ -164,7 +164,8 @@ def engine(root: Path, credential: str | None) -> Iterator[Engine]:
 
 @contextlib.asynccontextmanager
 async def asking(made: Engine) -> AsyncIterator[httpx.AsyncClient]:
-    limits = httpx.Limits(max_connections=None)
+    # Kept connections end after 5 s without a request, and a busy machine may send one in that instant.
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     async with httpx.AsyncClient(base_url=made.url, timeout=120, limits=limits, trust_env=False) as http:
         await made.up(http)
         yield http
@@ -234,8 +235,10 @@ async def _serving(made: Engine, http: httpx.AsyncClient) -> None:
     streams = await asyncio.gather(*(stream(http, 20) for _ in range(200)))
     assert all(whole(answer, 20) for answer in streams)
     assert await inside(http) == 0
-    async with http.stream("POST", "/v1/completions", json=body(400, n=16, **STREAM)) as answer:
-        await anext(answer.aiter_raw())
+    async with http.stream("POST", "/v1/completions", json=body(400, prompt=["a"] * 16, **STREAM)) as answer:
+        chunks = answer.aiter_raw()  # kept: httpx closes an answer whose iterator nobody has any more
+        assert answer.status_code == 200
+        await anext(chunks)
         assert await inside(http) == 1
 
     async def gone() -> bool:  # a client that leaves is seen by gate and engine
@@ -247,7 +250,7 @@ async def _serving(made: Engine, http: httpx.AsyncClient) -> None:
 async def _warming_up(made: Engine, http: httpx.AsyncClient) -> None:
     """It ends when a client comes, long before its own end."""
     headers = {**made.headers, WARM_UP_HEADER: "1"}
-    warming = asyncio.create_task(http.post("/v1/completions", json=body(450, n=16), headers=headers))
+    warming = asyncio.create_task(http.post("/v1/completions", json=body(450, prompt=["a"] * 16), headers=headers))
 
     async def begun() -> bool:
         return await runs(http) > 0
@@ -258,7 +261,7 @@ async def _warming_up(made: Engine, http: httpx.AsyncClient) -> None:
 
 
 async def _draining(made: Engine, http: httpx.AsyncClient) -> None:
-    running = [asyncio.create_task(stream(http, 400, n=4)) for _ in range(8)]
+    running = [asyncio.create_task(stream(http, 400, prompt=["a"] * 4)) for _ in range(8)]
 
     async def all_inside() -> bool:
         return await inside(http) == 8
