@@ -257,6 +257,7 @@ def test_inspect_reads_the_head_alone(tmp_path: Path) -> None:
 
 def test_an_existing_target_is_replaced_whole(tmp_path: Path) -> None:
     packed = a_bundle(tmp_path)
+    old, read_meanwhile = packed.path.read_bytes(), packed.path.open("rb")
     other = pack(
         tmp_path / "made",
         packed.path,
@@ -265,3 +266,5 @@ def test_an_existing_target_is_replaced_whole(tmp_path: Path) -> None:
         signer=a_key(),
     )
     assert verify(packed.path, trust=trust()).digest == other.digest != packed.digest
+    with read_meanwhile:
+        assert read_meanwhile.read() == old

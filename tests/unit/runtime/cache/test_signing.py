@@ -289,6 +289,9 @@ def test_what_is_not_trusted_or_not_whole_is_not_countersigned(tmp_path: Path) -
     manifest = manifest_of([file_entry(GOOD, b"good")])
     lies = bundle_of(manifest, [(header(FILES + GOOD, 4), b"evil")])
     cases.append((written(tmp_path, lies), _policy(1), BundleCause.CORRUPT))
+    odd = tmp_path / "odd.bundle"
+    odd.write_bytes(bundle_of(manifest, [(header(FILES + GOOD, 4), b"good")], end=bytes(512) + b"x" * 512))
+    cases.append((odd, _policy(1), BundleCause.CORRUPT))
     for file, policy, cause in cases:
         assert (
             _cause(lambda file=file, policy=policy: countersign(file, target, signer=a_key(2), trust=policy)) == cause
