@@ -264,8 +264,9 @@ class Probe:
         """
         return in_child(lambda: self._key(args, variables))
 
-    def _key(self, args: tuple[str, ...], variables: Mapping[str, str]) -> str:
+    def _key(self, args: tuple[str, ...], variables: Mapping[str, str], place: str = "") -> str:
         os.environ.update(variables)
+        os.chdir(place or self._words["scratch"])  # some variables name a directory, which vLLM then makes
         parsed = self._parser.parse_args([self._words["model"], *_BASE, *args])
         parsed.model = self._words["model"]
         config = AsyncEngineArgs.from_cli_args(parsed).create_engine_config(UsageContext.OPENAI_API_SERVER)
@@ -350,8 +351,7 @@ class Probe:
         return "same" if key == self._base else "changed"
 
     def _key_elsewhere(self) -> str:
-        os.chdir(self._words["scratch"])
-        return self._key((), {})
+        return self._key((), {}, place="/")
 
     def environment(self, *, indirect: bool) -> dict[str, dict[str, Any]]:
         """Every variable of vLLM: `yes` if it stands in the key's factors, else what changing it did."""
