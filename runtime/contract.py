@@ -68,6 +68,7 @@ class Stage(StrEnum):
 
     ORDER = "order"
     MODEL_CHECK = "model_check"
+    CACHE_RESTORE = "cache_restore"
     FORK = "fork"
     INTERPRETER_API = "interpreter_api"
     IMPORTS_API = "imports_api"

@@ -40,6 +40,7 @@ MEASURED: Mapping[str, str] = {"clients.md": "Clients"}
 STAGES: Mapping[Stage, str] = {
     Stage.ORDER: "from wanting the start to the host taking the order",
     Stage.MODEL_CHECK: "proving the model directory whole, before any process",
+    Stage.CACHE_RESTORE: "finding compiled code for its fingerprint: fetched, verified, unpacked; beside `model_check`",
     Stage.FORK: "waiting for vLLM's imports in the fork server, and the fork; a spawn has only the spawn here",
     Stage.INTERPRETER_API: "Python of the API server begins, up to its first line of ours",
     Stage.IMPORTS_API: "the API server imports vLLM and torch",
@@ -85,15 +86,21 @@ def pages() -> dict[str, str]:
 
 
 def _cli() -> str:
-    names = [[], *([name] for name in getattr(typer.main.get_command(app), "commands", {}))]
     parts = []
-    for name in names:
+    for name in _names(typer.main.get_command(app), ()):
         # The width of no particular terminal.
         shown = CliRunner().invoke(app, [*name, "--help"], prog_name="pilotlight", env={"COLUMNS": "80"})
         title = " ".join(["pilotlight", *name])
         text = "\n".join(line.rstrip() for line in shown.output.strip("\n").splitlines())
         parts.append(f"## {title}\n\n```\n{text}\n```")
     return "\n\n".join(parts)
+
+
+def _names(command: object, name: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
+    """The command itself and, in their order, all below it."""
+    yield name
+    for below, each in getattr(command, "commands", {}).items():
+        yield from _names(each, (*name, below))
 
 
 def _api() -> str:

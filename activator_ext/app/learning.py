@@ -12,7 +12,7 @@ from runtime.contract import Failure, FailureCause, HostView, Mark, Stage, Start
 
 NEWEST_STARTS = 10
 """Starts that tell how long the next one may show no sign of life."""
-_BY_THE_HOST = frozenset({Stage.ORDER, Stage.MODEL_CHECK, Stage.FORK})
+_BY_THE_HOST = frozenset({Stage.ORDER, Stage.MODEL_CHECK, Stage.CACHE_RESTORE, Stage.FORK})
 
 
 SAMPLES_KNOWN = 200

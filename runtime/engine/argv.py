@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from runtime.cache import layout
 from runtime.contract import EngineSpec
 from runtime.engine.cache_kind import cache_kind
 from runtime.engine.cpu import Cpu
@@ -111,6 +112,7 @@ _OURS = frozenset(
         # VLLM_SERVER_DEV_MODE opens unauthenticated admin routes on the port that clients reach.
         *("VLLM_SERVER_DEV_MODE", "VLLM_API_KEY", "VLLM_HOST_IP", "VLLM_PORT", "VLLM_CACHE_ROOT"),
         *("VLLM_NO_USAGE_STATS", "VLLM_DO_NOT_TRACK"),
+        *(name for part in layout.PARTS for name, _ in part.env),
         *("VLLM_RPC_BASE_PATH", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "HF_MODULES_CACHE"),
         # They write answers, or whatever a file says, into the log.
         *("VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "VLLM_LOGGING_CONFIG_PATH"),
@@ -186,11 +188,20 @@ def engine_arguments(spec: EngineSpec, port: int, tracing: Tracing | None) -> tu
 
 
 def environment(
-    spec: EngineSpec, dirs: EngineDirs, parent: Mapping[str, str], parent_pid: int, tracing: Tracing | None
+    spec: EngineSpec,
+    dirs: EngineDirs,
+    parent: Mapping[str, str],
+    parent_pid: int,
+    tracing: Tracing | None,
+    caches: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The engine's whole environment. Raises ValueError on a name that a spec may not set."""
+    """The engine's whole environment; `caches` puts its caches where they are found, None: all below `dirs.cache`.
+
+    Raises ValueError on a name that a spec may not set.
+    """
     return {
         **import_environment(spec, parent),
+        **(caches or layout.environment(dirs.cache)),
         **_ours_of_one_start(dirs, parent_pid),
         **(_traced(tracing) if tracing else {}),
     }
@@ -218,7 +229,6 @@ def import_environment(spec: EngineSpec, parent: Mapping[str, str]) -> dict[str,
 
 def _ours_of_one_start(dirs: EngineDirs, parent_pid: int) -> dict[str, str]:
     return {
-        "VLLM_CACHE_ROOT": str(dirs.cache),
         GATE_ENV: str(dirs.credential),
         PARENT_ENV: str(parent_pid),
     }

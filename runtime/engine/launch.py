@@ -3,11 +3,13 @@
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from runtime.cache.shelf import Shelf
+from runtime.cache.start_cache import StartCache
 from runtime.contract import EngineSpec, FailureCause, StartKind
 from runtime.engine.argv import Tracing, command_line, engine_arguments, environment, import_environment
 from runtime.engine.cache_kind import cache_kind
@@ -33,16 +35,35 @@ class Launched:
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """How this host makes engines: `command` replaces vLLM's own (tests); `forks` None: engines are spawned."""
+    """How this host makes engines: `command` replaces vLLM's own (tests); `forks` None: engines are spawned.
+
+    `shelf`: where compiled code is found and left; None: each replica keeps its own, and nothing is judged.
+    """
 
     command: tuple[str, ...] | None = None
     forks: ForkPool | None = None
+    shelf: Shelf | None = None
 
     def kind(self, spec: EngineSpec, dirs: EngineDirs, no_fork: str | None = None) -> StartKind:
-        """From where a start now would begin. A fork that has everything to compile yet begins as a cold node does."""
-        cached = cache_kind(dirs, spec)
+        """From where a start now would begin, as far as its replica's own directory tells."""
+        return self.kind_with(spec, cached=cache_kind(dirs, spec) is StartKind.CACHED_NODE, no_fork=no_fork)
+
+    def kind_with(self, spec: EngineSpec, *, cached: bool, no_fork: str | None) -> StartKind:
+        """From where it begins, `cached`: with compiled code. A fork that has all to compile is a cold node's start."""
+        if not cached:
+            return StartKind.COLD_NODE
         forked = self.forks is not None and no_fork is None and self.forks.imported(spec.service)
-        return StartKind.FORK if forked and cached is StartKind.CACHED_NODE else cached
+        return StartKind.FORK if forked else StartKind.CACHED_NODE
+
+    async def find_cache(self, spec: EngineSpec, dirs: EngineDirs) -> StartCache | None:
+        """The compile cache of a start, with what was found for it; None where nobody keeps any."""
+        if self.shelf is None:
+            return None
+        try:
+            environ, arguments = import_environment(spec, os.environ), engine_arguments(spec, 1, None)
+        except ValueError:  # what no engine may have: the launch says so
+            return None
+        return await self.shelf.begin(spec, environ, arguments[2:], dirs.cache)
 
     def want(self, spec: EngineSpec) -> None:
         """Have imports done for engines of this spec before one is wanted; returns at once."""
@@ -63,15 +84,19 @@ class Launcher:
         *,
         on_line: LineCallback,
         clock: Callable[[], datetime],
+        caches: Mapping[str, str] | None = None,
         no_fork: str | None = None,
     ) -> Launched:
-        """Begin the engine; `no_fork` says why it must not be a fork. Raises Fault (BAD_ARGUMENTS, SPAWN_FAILED)."""
+        """Begin the engine; `no_fork` says why it must not be a fork, `caches` where its caches lie.
+
+        Raises Fault (BAD_ARGUMENTS, SPAWN_FAILED).
+        """
         try:
             port, credential = _free_port(), new_credential()
             write_credential(dirs.credential, credential)
             if not is_url(spec.model):
                 dirs.link_model(Path(spec.model))
-            env = environment(spec, dirs, os.environ, os.getpid(), tracing)
+            env = environment(spec, dirs, os.environ, os.getpid(), tracing, caches)
             arguments = engine_arguments(spec, port, tracing)
             gate = GateControl(f"http://127.0.0.1:{port}", credential)
             if self.forks is not None and no_fork is None:

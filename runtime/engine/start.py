@@ -5,10 +5,13 @@ The host owns retries and the decision to admit; this owns the process from its 
 
 import asyncio
 import contextlib
+import hashlib
+import json
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from runtime.cache.start_cache import StartCache
 from runtime.contract import (
     STUCK_AFTER_S,
     EngineSpec,
@@ -91,6 +94,8 @@ class EngineStart:
         self._tracker = StageTracker(platform_of(spec))
         self._server_up = asyncio.Event()
         self._process: EngineProcess | None = None
+        self._cache: StartCache | None = None
+        self._publishing: asyncio.Task[None] | None = None
         self.url: str | None = None
         self.model_stamp: str | None = None
         self._record = StartRecord(
@@ -150,6 +155,8 @@ class EngineStart:
         with contextlib.suppress(OSError):  # without its mark the next start merely counts as cold
             remember_compiled(self._dirs, self._spec)
         self._change(outcome="ready")
+        if self._cache is not None:
+            self._publishing = asyncio.create_task(self._publish(self._cache))
         asyncio.get_running_loop().call_later(LATE_SPANS_S, self._unsubscribe)
         return self._record
 
@@ -160,6 +167,7 @@ class EngineStart:
 
     def note_end(self, failure: Failure) -> StartRecord:
         """The engine that had become ready has ended by itself."""
+        self._blame(failure)
         self._change(ended=failure)
         return self._record
 
@@ -173,7 +181,7 @@ class EngineStart:
         except OSError as error:
             raise Fault(FailureCause.SPAWN_FAILED, f"the engine's directory cannot be made: {error}") from error
         self.model_stamp = await asyncio.to_thread(model_stamp, self._spec.model)
-        await self._prove_model(taken)
+        await self._prepare(taken)
         process, gate = await self._launch()
         served_name = self._spec.served_names[0]
         await self._watch.or_end(process, wait_until_serving(gate.url, served_name, self._server_up, gate.headers))
@@ -188,6 +196,8 @@ class EngineStart:
         self._tracker.reach(Mark.T8, answered)
         self._finish(self._tracker.end(Stage.GOLDEN_PROMPT, answered))
         self._change(golden_tokens=tokens)
+        if self._cache is not None:
+            self._change(cache=await self._cache.proven(self._compile_s()))
         await self._watch.or_end(process, gate.open())
         return RunningEngine(
             process=process,
@@ -197,6 +207,24 @@ class EngineStart:
             clock=self._clock,
             on_end=self._unsubscribe,
         )
+
+    async def _prepare(self, begun: datetime) -> None:
+        """The model is proven and the compile cache found, side by side: neither reads what the other does."""
+        caching = asyncio.create_task(self._find_cache(begun))
+        try:
+            await self._prove_model(begun)
+            await caching
+        finally:
+            caching.cancel()
+            await asyncio.gather(caching, return_exceptions=True)
+
+    async def _find_cache(self, begun: datetime) -> None:
+        self._tracker.begin(Stage.CACHE_RESTORE, begun)
+        self._cache = await self._launcher.find_cache(self._spec, self._dirs)
+        self._finish(self._tracker.end(Stage.CACHE_RESTORE, self._clock()))
+        if self._cache is not None:
+            kind = self._launcher.kind_with(self._spec, cached=self._cache.found, no_fork=self._no_fork)
+            self._change(cache=self._cache.use, kind=kind)
 
     async def _prove_model(self, begun: datetime) -> None:
         self._tracker.begin(Stage.MODEL_CHECK, begun)
@@ -213,7 +241,13 @@ class EngineStart:
         self._tracker.begin(Stage.FORK, self._clock())
         self._change()
         launched = await self._launcher.launch(
-            self._spec, self._dirs, self._subscribe(), on_line=self._line, clock=self._clock, no_fork=self._no_fork
+            self._spec,
+            self._dirs,
+            self._subscribe(),
+            on_line=self._line,
+            clock=self._clock,
+            caches=self._cache.environment if self._cache else None,
+            no_fork=self._no_fork,
         )
         self._process = launched.process
         self._watch.begin(self._process)
@@ -230,6 +264,8 @@ class EngineStart:
         marker = parse_marker(text)
         begun = self.stage
         self._watch.line(text)
+        if self._cache is not None:
+            self._cache.line(text)
         finished = self._tracker.marker(marker) if marker else self._tracker.line(read_line(at, text))
         if any(stage.stage is Stage.SERVER for stage in finished):
             self._server_up.set()
@@ -266,8 +302,36 @@ class EngineStart:
             {"stage": stage, "timeout_s": self._spec.start_timeout_s},
         )
 
+    async def close(self) -> None:
+        """The replica has ended: nothing of the start is at work any more."""
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.gather(self._publishing, return_exceptions=True)
+
+    async def _publish(self, cache: StartCache) -> None:
+        """Make a bundle of what was compiled, beside the first requests: some megabytes, in a thread."""
+        shelf, tokens = self._launcher.shelf, self._record.golden_tokens
+        if shelf is not None:
+            golden = None if tokens is None else hashlib.sha256(json.dumps(tokens).encode()).hexdigest()
+            shelf.note_success(cache)
+            self._change(cache=await shelf.publish(cache, golden=golden, compile_s=self._compile_s()))
+
+    def _blame(self, failure: Failure) -> None:
+        """Whether what lay in the cache is to blame, so that the next start does without."""
+        begun = self._tracker.marks.get(Mark.T4)
+        if self._cache is None or self._launcher.shelf is None or begun is None:
+            return
+        seconds = (failure.at - begun).total_seconds()
+        if why := self._launcher.shelf.blame(self._cache, failure, seconds):
+            self._change(cache=self._cache.noted(f"put aside: {why}"))
+
+    def _compile_s(self) -> float | None:
+        took = [stage.elapsed_ms / 1000 for stage in self._tracker.stages if stage.stage is Stage.COMPILE]
+        return round(took[0], 3) if took else None
+
     async def _failed(self, fault: Fault) -> StartFailed:
         failure = fault.at(self._clock())
+        self._blame(failure)
         if self._process is not None and not failure.tail:
             failure = failure.model_copy(update={"tail": excerpt(self._process.tail)})
         await self._clear()
@@ -277,6 +341,8 @@ class EngineStart:
     async def _clear(self) -> None:
         self._unsubscribe()
         self._drop_credential()
+        if self._cache is not None:
+            await self._cache.end_turn()
         if self._process is not None:
             self._process.kill()
             await self._process.clear()

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from aiohttp import web
 
+from runtime.cache.shelf import Shelf
+from runtime.cache.trust import TrustPolicy
 from runtime.contract import Lease, StageEvent
 from runtime.engine.fork.pool import ForkPool
 from runtime.engine.launch import Launcher
@@ -31,7 +33,7 @@ class Host:
 
     def __init__(self, *, socket: Path, root: Path, lease_s: float, launcher: Launcher) -> None:
         self._socket = socket
-        self._forks = launcher.forks
+        self._launcher = launcher
         self._ended = asyncio.Event()
         self._drain_s = 60.0
         self._lease_changed = asyncio.Event()
@@ -65,8 +67,10 @@ class Host:
         try:
             await self._ended.wait()
             await self._supervisor.stop(self._drain_s)
-            if self._forks is not None:
-                await self._forks.close()
+            if self._launcher.forks is not None:
+                await self._launcher.forks.close()
+            if self._launcher.shelf is not None:
+                await self._launcher.shelf.close()
         finally:
             for task in background:
                 task.cancel()
@@ -126,6 +130,9 @@ def main() -> None:
     parser.add_argument("--lease-s", type=float, default=60.0, help="first lease; a controller renews it")
     parser.add_argument("--engine-command", help="argv prefix in place of the real engine (tests)")
     parser.add_argument("--no-fork", dest="fork", action="store_false", help="spawn each engine, which imports anew")
+    parser.add_argument("--store", metavar="URL", action="append", default=[], help="take bundles from there, too")
+    parser.add_argument("--publish-to", metavar="URL", help="put bundles of what was compiled there, too")
+    parser.add_argument("--trust", metavar="FILE", type=Path, help="whose bundles are taken; else this host's own only")
     args = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(Host(socket=args.socket, root=args.root, lease_s=args.lease_s, launcher=_launcher(args)).run())
@@ -133,8 +140,17 @@ def main() -> None:
 
 def _launcher(args: argparse.Namespace) -> Launcher:
     command = tuple(shlex.split(args.engine_command)) if args.engine_command else None
-    # A command in place of vLLM's has nothing to do with what a fork server imports.
-    return Launcher(command, ForkPool() if args.fork and command is None else None)
+    if command is not None:  # what stands in for vLLM imports and compiles nothing
+        return Launcher(command)
+    shelf = Shelf(
+        args.root / ".shelf",
+        clock=_now,
+        version=version("pilotlight"),
+        stores=args.store,
+        publish_to=args.publish_to,
+        policy=TrustPolicy.load(args.trust) if args.trust else None,
+    )
+    return Launcher(forks=ForkPool() if args.fork else None, shelf=shelf)
 
 
 if __name__ == "__main__":

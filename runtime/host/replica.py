@@ -111,6 +111,7 @@ class Replica:
         except StartFailed as failed:
             failure = failed.failure
         finally:
+            await self._start.close()
             self._on_end(self, failure)
 
     async def _started(self) -> RunningEngine | None:

@@ -83,6 +83,8 @@ async def test_a_fork_answers_as_a_spawn_does_and_loads_what_was_compiled(machin
     assert spawned.spawned_because == "asked by the test"
     assert spawned.kind is StartKind.CACHED_NODE
     assert "Directly load AOT compilation" in log, "a spawned engine loads what a forked one compiled: one key for both"
+    for mark in ("api", "core", "worker"):
+        assert f'"role": "{mark}"' in log
     assert cold.golden_tokens == again.golden_tokens == spawned.golden_tokens
     assert again.attributed is not None
     assert again.attributed >= 0.95, [(stage.stage, stage.elapsed_ms) for stage in again.stages]

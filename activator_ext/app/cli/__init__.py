@@ -6,7 +6,7 @@ a second. Exit codes: 0 done, 1 it could not be done (stderr says why and what t
 
 import os
 from enum import StrEnum
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 from pathlib import Path
 from typing import Annotated
 
@@ -94,6 +94,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+for _commands in entry_points(group="pilotlight.commands"):
+    # Of rooms that this one must not import (`pilotlight weights` is the serving image's own), found by name.
+    app.add_typer(_commands.load(), name=_commands.name)
 
 
 def main() -> None:

@@ -67,7 +67,7 @@ def fork_from_here() -> None:
     for module in tuple(sys.modules.values()):
         if vars(module).get("get_mp_context") is stock:
             module.get_mp_context = get_mp_context  # type: ignore[attr-defined]  # the patch itself
-    util.register_after_fork(_Child(), _Child.begin)
+    util.register_after_fork(_CHILD, _Child.begin)
 
 
 def spawn_needed() -> str | None:
@@ -80,7 +80,7 @@ def spawn_needed() -> str | None:
 
 
 class _Child:
-    """Kept by multiprocessing for as long as it lives here; `begin` runs first in each process it forks."""
+    """`begin` runs first in each process that multiprocessing forks, for as long as an instance lives."""
 
     def begin(self) -> None:
         """On the leash of its parent; what serve.py does on a spawn. Its imports are done already."""
@@ -88,6 +88,10 @@ class _Child:
         role = role_of(multiprocessing.current_process().name, "__mp_main__")
         emit("main", role)
         emit("plugin", role)
+
+
+_CHILD = _Child()
+"""multiprocessing refers to it weakly."""
 
 
 def _take_place(request: ForkRequest, output: int) -> None:

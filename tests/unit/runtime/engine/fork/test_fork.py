@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ import pytest
 from runtime.engine.adopted import Adopted
 from runtime.engine.fork.client import ForkServer, NoForkError
 from runtime.engine.fork.pool import ForkPool
+from runtime.engine.marker import parse
 from runtime.engine.process import EngineProcess, Leader
 
 T = datetime(2026, 1, 1, tzinfo=UTC)
@@ -150,6 +152,50 @@ async def test_orphans_of_an_engine_are_killed_and_reaped_with_it(server: ForkSe
     assert await process.wait() == 0
     await process.clear()
     assert not psutil.pid_exists(int(lines[0]))
+
+
+async def test_what_an_engine_forks_by_multiprocessing_dies_with_it(server: ForkServer, tmp_path: Path) -> None:
+    code = (
+        "import multiprocessing\n"
+        "child = multiprocessing.get_context('fork').Process(target=time.sleep, args=(60,), name='EngineCore_0')\n"
+        "child.start(); print(child.pid, flush=True); child.join()"
+    )
+    process, lines = await engine(server, code, tmp_path, PILOTLIGHT_STAGES="1")
+    while len(lines) < 4:  # noqa: ASYNC110  (lines of another process, as they come)
+        await asyncio.sleep(0.01)
+    roles = [marker.role for line in lines if (marker := parse(line))]
+    assert sorted(roles) == ["api", "core", "core"], "each says who it is, the child with its imports done"
+    child = psutil.Process(int(next(line for line in lines if line.isdigit())))
+    process.terminate()
+    assert await process.wait() == -signal.SIGTERM
+    child.wait(10)
+    await process.clear()
+
+
+HOST = """
+import asyncio, os, sys
+from runtime.engine.fork.client import ForkServer
+
+async def main():
+    server = await ForkServer.begin(os.environ, (sys.executable, {server!r}, "ok"))
+    engine = await server.fork(("time.sleep(60)",), env={{}}, cwd="/", output=1)
+    print(engine.pid, server.pid, flush=True)
+    await engine.wait()
+
+asyncio.run(main())
+"""
+
+
+def test_engines_and_server_die_with_their_host() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOST.format(server=SERVER)], env=ENV, stdout=subprocess.PIPE, text=True
+    ) as host:
+        assert host.stdout is not None
+        ours = [psutil.Process(int(pid)) for pid in host.stdout.readline().split()]
+        assert ours[0].ppid() == host.pid
+        host.kill()
+        for process in ours:
+            process.wait(10)
 
 
 async def test_a_pid_that_is_no_child_counts_as_ended() -> None:
