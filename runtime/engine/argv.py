@@ -18,7 +18,6 @@ from runtime.engine.dirs import MODEL_LINK, EngineDirs
 from runtime.engine.leash import PARENT_ENV
 from runtime.engine.marker import STAGES_ENV
 from runtime.engine.platforms import Platform
-from runtime.ready.gate_credential import GATE_ENV
 from runtime.ready.gate_door import READY_PATH
 from runtime.weights.integrity import is_url
 
@@ -202,7 +201,7 @@ def environment(
     return {
         **import_environment(spec, parent),
         **(caches or layout.environment(dirs.cache)),
-        **_ours_of_one_start(dirs, parent_pid),
+        PARENT_ENV: str(parent_pid),
         **(_traced(tracing) if tracing else {}),
     }
 
@@ -224,13 +223,6 @@ def import_environment(spec: EngineSpec, parent: Mapping[str, str]) -> dict[str,
         **spec.env,
         **_plugins(spec.env.get("VLLM_PLUGINS")),
         **_OURS_ALWAYS,
-    }
-
-
-def _ours_of_one_start(dirs: EngineDirs, parent_pid: int) -> dict[str, str]:
-    return {
-        GATE_ENV: str(dirs.credential),
-        PARENT_ENV: str(parent_pid),
     }
 
 

@@ -24,11 +24,6 @@ class EngineDirs:
         """Remembered digests of model files, beside the cache, so that replicas of one parent directory share them."""
         return self.cache.parent / "model-digests.json"
 
-    @property
-    def credential(self) -> Path:
-        """The engine's credential for its gate, from T4 until the engine is up."""
-        return self.run / "credential"
-
     def make(self) -> None:
         """Create what is missing, and remove the sockets of an engine that was killed: nobody listens on them."""
         for directory in (self.cache, self.log.parent):

@@ -19,7 +19,7 @@ from runtime.engine.fork.pool import ForkPool
 from runtime.engine.process import EngineProcess, Leader, LineCallback
 from runtime.ready.fault import Fault
 from runtime.ready.gate_control import GateControl
-from runtime.ready.gate_credential import new_credential, write_credential
+from runtime.ready.gate_credential import GATE_ENV, HeldCredential
 from runtime.weights.integrity import is_url
 
 
@@ -81,24 +81,24 @@ class Launcher:
         spec: EngineSpec,
         dirs: EngineDirs,
         tracing: Tracing | None,
+        credential: HeldCredential,
         *,
         on_line: LineCallback,
         clock: Callable[[], datetime],
         caches: Mapping[str, str] | None = None,
         no_fork: str | None = None,
     ) -> Launched:
-        """Begin the engine; `no_fork` says why it must not be a fork, `caches` where its caches lie.
+        """Begin the engine, whose gate reads `credential`; `caches`: where its caches lie; `no_fork`: why no fork.
 
         Raises Fault (BAD_ARGUMENTS, SPAWN_FAILED).
         """
         try:
-            port, credential = _free_port(), new_credential()
-            write_credential(dirs.credential, credential)
+            port = _free_port()
             if not is_url(spec.model):
                 dirs.link_model(Path(spec.model))
-            env = environment(spec, dirs, os.environ, os.getpid(), tracing, caches)
+            env = environment(spec, dirs, os.environ, os.getpid(), tracing, caches) | {GATE_ENV: credential.path}
             arguments = engine_arguments(spec, port, tracing)
-            gate = GateControl(f"http://127.0.0.1:{port}", credential)
+            gate = GateControl(f"http://127.0.0.1:{port}", credential.value)
             if self.forks is not None and no_fork is None:
 
                 def fork(output: int) -> Awaitable[Leader]:

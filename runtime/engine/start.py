@@ -39,6 +39,7 @@ from runtime.engine.stages import StageTracker, attributed
 from runtime.engine.watch import StartWatch, stage_name
 from runtime.ready.fault import Fault
 from runtime.ready.gate_control import GateControl
+from runtime.ready.gate_credential import HeldCredential
 from runtime.ready.golden import ask_golden, golden_key
 from runtime.ready.probe import wait_until_serving
 from runtime.ready.stamp import model_stamp
@@ -94,6 +95,7 @@ class EngineStart:
         self._tracker = StageTracker(platform_of(spec))
         self._server_up = asyncio.Event()
         self._process: EngineProcess | None = None
+        self._credential: HeldCredential | None = None
         self._cache: StartCache | None = None
         self._publishing: asyncio.Task[None] | None = None
         self.url: str | None = None
@@ -240,10 +242,15 @@ class EngineStart:
     async def _launch(self) -> tuple[EngineProcess, GateControl]:
         self._tracker.begin(Stage.FORK, self._clock())
         self._change()
+        try:
+            self._credential = HeldCredential()
+        except OSError as error:
+            raise Fault(FailureCause.SPAWN_FAILED, f"the engine cannot be started: {error}") from error
         launched = await self._launcher.launch(
             self._spec,
             self._dirs,
             self._subscribe(),
+            self._credential,
             on_line=self._line,
             clock=self._clock,
             caches=self._cache.environment if self._cache else None,
@@ -348,9 +355,9 @@ class EngineStart:
             await self._process.clear()
 
     def _drop_credential(self) -> None:
-        """Its file has been read, or nobody reads it any more."""
-        with contextlib.suppress(OSError):
-            self._dirs.credential.unlink(missing_ok=True)
+        """It has been read, or nobody reads it any more."""
+        if self._credential is not None:
+            self._credential.close()
 
     def _subscribe(self) -> Tracing | None:
         if self._receiver is None:

@@ -1,14 +1,14 @@
 """One engine's credential, from its launcher to its gate: a file that only its user may read, named by the environment.
 
 Not the value in the environment, which every child of the engine inherits and /proc shows; not in argv, which the list
-of processes shows to everybody.
+of processes shows to everybody. The launcher's file is in memory (memfd_create(2)) and open in its own process alone: a
+full disk keeps no engine from starting, and nothing is left of a launcher that was killed.
 """
 
 import os
 import secrets
 import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 GATE_ENV: Final = "PILOTLIGHT_GATE_CREDENTIAL_FILE"
@@ -24,12 +24,29 @@ def new_credential() -> str:
     return secrets.token_urlsafe(CREDENTIAL_BYTES)
 
 
-def write_credential(path: Path, credential: str) -> None:
-    """Write `path` anew, mode 0600 from its first moment; a link that stands there is replaced, not followed."""
-    path.unlink(missing_ok=True)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "w") as file:
-        file.write(credential)
+class HeldCredential:
+    """A new credential, and the file that an engine of the same user reads it from until `close`."""
+
+    def __init__(self) -> None:
+        """Raises OSError where no descriptor is free."""
+        self.value = new_credential()
+        self._fd: int | None = os.memfd_create("credential")
+        os.fchmod(self._fd, 0o600)
+        os.write(self._fd, self.value.encode())
+
+    def __repr__(self) -> str:
+        return f"HeldCredential({self._fd})"
+
+    @property
+    def path(self) -> str:
+        """What the environment names. Of no use once it is closed."""
+        return f"/proc/{os.getpid()}/fd/{self._fd}"
+
+    def close(self) -> None:
+        """It has been read, or nobody reads it any more. May be called twice."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
 
 
 def given_credential(environ: Mapping[str, str]) -> str | None:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -18,7 +19,7 @@ import pytest
 from activator_ext.adapters.history import History
 from tests.chaos.kit import ChaosUp, serves_again
 from tests.chaos.rows import Row
-from tests.serving import running
+from tests.serving import running, wait_for
 
 WRITER = """
 import sys
@@ -74,6 +75,8 @@ def test_up_killed_in_the_middle_of_a_hold(up: ChaosUp, row: Row, point: str, th
     up.serve("chat")
     with running(up):
         serves_again(up)
+        # What the start still has to record must not come to the point first.
+        wait_for(lambda: starts(up)[0]["warmed_at"], within_s=60, saying="the start is over")
         up.shut(point)
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(hold, up)
@@ -92,6 +95,12 @@ def test_up_killed_in_the_middle_of_a_hold(up: ChaosUp, row: Row, point: str, th
         done=f"up killed while it records a hold, {'after' if there else 'before'} the commit",
         outcome="not acknowledged; asked again with its key it is there once",
     )
+
+
+def starts(up: ChaosUp) -> list[dict[str, Any]]:
+    """Of `test/chat`, the newest first."""
+    found: list[dict[str, Any]] = up.api("GET", "/v1/services/test/chat/starts").json()
+    return found
 
 
 def hold(up: ChaosUp) -> httpx.Response:

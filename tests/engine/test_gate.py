@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from demo.models import make_model
-from runtime.ready.gate_credential import GATE_ENV, new_credential, write_credential
+from runtime.ready.gate_credential import GATE_ENV, new_credential
 from runtime.ready.gate_door import CREDENTIAL_HEADER, READY_PATH, STATE_PATH, WARM_UP_HEADER
 from runtime.ready.gate_routes import HOST
 from tests.engine.test_serving import START_S, text
@@ -130,7 +130,8 @@ class Engine:
         environ = {**os.environ, "VLLM_SERVER_DEV_MODE": "1", "VLLM_CACHE_ROOT": str(root / "cache")}
         environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
         if credential:
-            write_credential(root / "credential", credential)
+            (root / "credential").touch(mode=0o600)
+            (root / "credential").write_text(credential)
             environ[GATE_ENV] = str(root / "credential")
         argv = [sys.executable, "-P", "-m", "runtime.engine.serve", "serve", str(root / "model"), "--dtype=bfloat16"]
         argv += ["--host=127.0.0.1", f"--port={self.port}", "--served-model-name=one", "--max-model-len=512"]

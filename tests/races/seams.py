@@ -23,7 +23,7 @@ class _Dirs:
     """Stands in for `EngineDirs`: nothing is written."""
 
     def __init__(self, cache: Path, log: Path, run: Path) -> None:
-        self.cache, self.log, self.run, self.digests, self.credential = cache, log, run, cache, run
+        self.cache, self.log, self.run, self.digests = cache, log, run, cache
 
     def make(self) -> None:
         return None
@@ -55,7 +55,7 @@ def simulated(engines: Engines, loop: VirtualLoop, sockets_namespace: Any) -> It
     seams: dict[str, Any] = {
         "runtime.engine.launch.EngineProcess": engines.process_class(),
         "runtime.engine.launch.cache_kind": cache_kind,
-        "runtime.engine.launch.write_credential": lambda _path, _credential: None,
+        "runtime.engine.start.HeldCredential": mock.MagicMock,
         "runtime.engine.start.prove_model": prove_model,
         "runtime.engine.start.remember_compiled": remember,
         "runtime.engine.launch._free_port": engines.free_port,

@@ -143,7 +143,6 @@ def test_nothing_of_the_host_leaks_into_an_engine() -> None:
         "HF_MODULES_CACHE": "hf_modules",
         "PILOTLIGHT_STAGES": "1",
         "PILOTLIGHT_PARENT_PID": "42",
-        "PILOTLIGHT_GATE_CREDENTIAL_FILE": "/c/run/credential",
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:9/v1/traces",
         "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
         "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "authorization=Bearer%20x",

@@ -8,7 +8,7 @@ import pytest
 
 from runtime.ready import gate_mount
 from runtime.ready.gate_control import GateControl
-from runtime.ready.gate_credential import GATE_ENV, given_credential, new_credential, write_credential
+from runtime.ready.gate_credential import GATE_ENV, HeldCredential, given_credential, new_credential
 
 CREDENTIAL = "c" * 43
 LOAD = """
@@ -22,34 +22,28 @@ print(loaded(None).door.state)
 """As vLLM does it; `before` is done between the import and the look-up."""
 
 
-def test_from_the_launcher_to_the_gate(tmp_path: Path) -> None:
-    path = tmp_path / "credential"
-    made = new_credential()
-    mask = os.umask(0)
-    try:
-        write_credential(path, made)
-    finally:
-        os.umask(mask)
+def test_from_the_launcher_to_the_gate() -> None:
+    held = HeldCredential()
+    path = Path(held.path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert given_credential({GATE_ENV: str(path)}) == made
+    assert not os.get_inheritable(int(path.name)), "an engine has it by its path, not by a descriptor"
+    for _ in range(2):
+        assert given_credential({GATE_ENV: held.path}) == held.value
+    assert held.value not in repr(held)
+    named = held.path
+    held.close()
+    held.close()
+    with pytest.raises(ValueError, match="cannot be read"):
+        given_credential({GATE_ENV: named})
     assert len({new_credential() for _ in range(100)}) == 100
 
 
-def test_a_link_that_stands_there_is_not_followed(tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.write_text("mine")
-    path = tmp_path / "credential"
-    path.symlink_to(other)
-    write_credential(path, CREDENTIAL)
-    assert other.read_text() == "mine"
-    assert not path.is_symlink()
-
-
-def test_it_replaces_that_of_an_earlier_start(tmp_path: Path) -> None:
-    path = tmp_path / "credential"
-    for credential in (CREDENTIAL, "d" * 43):
-        write_credential(path, credential)
-        assert given_credential({GATE_ENV: str(path)}) == credential
+def test_another_process_of_the_same_user_reads_it() -> None:
+    held = HeldCredential()
+    read = "import sys; print(open(sys.argv[1]).read())"
+    argv = [sys.executable, "-c", read, held.path]
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == held.value
+    held.close()
 
 
 @pytest.mark.parametrize("environ", [{}, {GATE_ENV: ""}])
@@ -95,7 +89,8 @@ def test_an_engine_whose_credential_is_missing_ends_before_it_listens(tmp_path: 
 
 
 def test_a_process_that_imported_it_before_it_was_an_engine_is_closed_all_the_same(tmp_path: Path) -> None:
-    write_credential(tmp_path / "credential", CREDENTIAL)
+    (tmp_path / "credential").write_text(CREDENTIAL)
+    (tmp_path / "credential").chmod(0o600)
     forked = f"os.environ[{GATE_ENV!r}] = {str(tmp_path / 'credential')!r}"
     for before, state in (("", "minimum"), (forked, "starting")):
         argv = [sys.executable, "-c", LOAD.format(before=before)]
