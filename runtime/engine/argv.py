@@ -61,6 +61,9 @@ RESERVED_ARGS = frozenset(
 
 _RESERVED_SHORT = frozenset({"-asc", "-n", "-r", "-dpa", "-dpp", "-dpe", "-dph", "-dpm"})
 
+LOOPBACK = "127.0.0.1"
+"""Where an engine listens that only its host and a portal beside it ask."""
+
 NO_MEDIA = "none.invalid"
 """A domain that no medium is at (RFC 6761): else a request could have the engine fetch any URL of the network."""
 
@@ -154,16 +157,22 @@ def refuse_reserved(args: tuple[str, ...]) -> None:
 
 
 def command_line(
-    spec: EngineSpec, port: int, tracing: Tracing | None, command: tuple[str, ...] | None = None
+    spec: EngineSpec,
+    port: int,
+    tracing: Tracing | None,
+    command: tuple[str, ...] | None = None,
+    address: str = LOOPBACK,
 ) -> tuple[str, ...]:
     """The whole argv; `command` replaces the part before `serve`. Raises ValueError on a reserved argument."""
     # -P: the engine's working directory must not shadow modules.
     interpreter = command or (sys.executable, "-P", "-m", "runtime.engine.serve")
-    return (*interpreter, *engine_arguments(spec, port, tracing))
+    return (*interpreter, *engine_arguments(spec, port, tracing, address))
 
 
-def engine_arguments(spec: EngineSpec, port: int, tracing: Tracing | None) -> tuple[str, ...]:
+def engine_arguments(spec: EngineSpec, port: int, tracing: Tracing | None, address: str = LOOPBACK) -> tuple[str, ...]:
     """The argv of vLLM's own command line, from `serve` on. Raises ValueError on a reserved argument.
+
+    `address` is the one it listens on: in a pod of its own that of the pod, with the gate in front.
 
     A model directory is named by its link in the working directory: its path enters the key of the compile cache, and
     two hosts with the model at two places would not share one.
@@ -172,7 +181,7 @@ def engine_arguments(spec: EngineSpec, port: int, tracing: Tracing | None) -> tu
     traces = ("--otlp-traces-endpoint", tracing.endpoint) if tracing else ()
     model = spec.model if is_url(spec.model) else MODEL_LINK
     return (
-        *("serve", model, "--host", "127.0.0.1", "--port", str(port)),
+        *("serve", model, "--host", address, "--port", str(port)),
         *("--served-model-name", *spec.served_names),
         *traces,
         *("--shutdown-timeout", str(round(spec.drain_timeout_s))),

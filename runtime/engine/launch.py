@@ -11,7 +11,7 @@ from pathlib import Path
 from runtime.cache.shelf import Shelf
 from runtime.cache.start_cache import StartCache
 from runtime.contract import EngineSpec, FailureCause, StartKind
-from runtime.engine.argv import Tracing, command_line, engine_arguments, environment, import_environment
+from runtime.engine.argv import LOOPBACK, Tracing, command_line, engine_arguments, environment, import_environment
 from runtime.engine.cache_kind import cache_kind
 from runtime.engine.dirs import EngineDirs
 from runtime.engine.fork.client import NoForkError
@@ -34,15 +34,31 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True)
+class Listen:
+    """The one address and port of an engine that clients reach without a portal."""
+
+    address: str
+    port: int
+
+    @property
+    def near_url(self) -> str:
+        """How its host asks it: an address for all interfaces is one for loopback, too."""
+        near = {"0.0.0.0": LOOPBACK, "::": "::1"}.get(self.address, self.address)  # noqa: S104  (compared, not bound)
+        return f"http://[{near}]:{self.port}" if ":" in near else f"http://{near}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
 class Launcher:
     """How this host makes engines: `command` replaces vLLM's own (tests); `forks` None: engines are spawned.
 
     `shelf`: where compiled code is found and left; None: each replica keeps its own, and nothing is judged.
+    `listen`: where the only engine of a host listens; None: each at a free port of loopback.
     """
 
     command: tuple[str, ...] | None = None
     forks: ForkPool | None = None
     shelf: Shelf | None = None
+    listen: Listen | None = None
 
     def kind(self, spec: EngineSpec, dirs: EngineDirs, no_fork: str | None = None) -> StartKind:
         """From where a start now would begin, as far as its replica's own directory tells."""
@@ -93,12 +109,12 @@ class Launcher:
         Raises Fault (BAD_ARGUMENTS, SPAWN_FAILED).
         """
         try:
-            port = _free_port()
+            listen = self.listen or Listen(LOOPBACK, _free_port())
             if not is_url(spec.model):
                 dirs.link_model(Path(spec.model))
             env = environment(spec, dirs, os.environ, os.getpid(), tracing, caches) | {GATE_ENV: credential.path}
-            arguments = engine_arguments(spec, port, tracing)
-            gate = GateControl(f"http://127.0.0.1:{port}", credential.value)
+            arguments = engine_arguments(spec, listen.port, tracing, listen.address)
+            gate = GateControl(listen.near_url, credential.value)
             if self.forks is not None and no_fork is None:
 
                 def fork(output: int) -> Awaitable[Leader]:
@@ -111,7 +127,7 @@ class Launcher:
                 except NoForkError as error:
                     no_fork = str(error)
             process = await EngineProcess.spawn(
-                command_line(spec, port, tracing, self.command),
+                command_line(spec, listen.port, tracing, self.command, listen.address),
                 env=env,
                 cwd=dirs.run,
                 log=dirs.log,

@@ -21,7 +21,8 @@ class Replica:
     """Drives one `EngineStart` to ready and watches the engine until it ends or is told to stop.
 
     `on_change` is called after each change of what `view` shows; `on_end` once, when the process tree is gone, with
-    the failure that ended it (None: stopped on purpose).
+    the failure that ended it (None: stopped on purpose). `let_go_s`: how long whoever sends requests may take to learn
+    that this replica goes.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Replica:
         clock: Callable[[], datetime],
         on_change: Callable[[], None],
         on_end: Callable[["Replica", Failure | None], None],
+        let_go_s: float = LET_GO_S,
     ) -> None:
         self._start = start
         self._spec = spec
@@ -43,7 +45,7 @@ class Replica:
         self._since = clock()
         self._stopping = asyncio.Event()
         self._drain_s = spec.drain_timeout_s
-        self._let_go_s = LET_GO_S
+        self._let_go_s = let_go_s
         self.ready_at: datetime | None = None
         self.digest = digest
         self.ordinal = ordinal

@@ -33,6 +33,12 @@ def test_the_whole_command_line() -> None:
     )
 
 
+def test_an_engine_in_a_pod_of_its_own_listens_at_the_pods_address() -> None:
+    argv = command_line(spec(), 8080, None, ("engine",), "0.0.0.0")
+    assert argv[3:7] == ("--host", "0.0.0.0", "--port", "8080")
+    assert argv[-2:] == ("--middleware", "runtime.ready.gate_mount.MountedGate")
+
+
 def test_a_model_that_the_engine_streams_keeps_its_url() -> None:
     assert command_line(spec(model="s3://models/chat"), 1, None)[4:6] == ("serve", "s3://models/chat")
 
