@@ -58,16 +58,18 @@ class Blame(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The blame, and why in words for record and event."""
+    """The blame, and why in words for record and event. `counts`: it may be the bundle's doing, as may the next."""
 
     blame: Blame
     why: str
+    counts: bool = False
 
 
 def judge_failure(digest: str | None, failure: Failure, seconds: float, before: int) -> Judgement:
     """Judge a start, or an engine soon after it, that failed with the restored bundle `digest` (None: none restored).
 
-    `seconds`: from the engine's begin (T4) to its end. `before`: how many starts in a row had failed with this digest.
+    `seconds`: from the engine's begin (T4) to its end. `before`: how many starts in a row had failed with this digest
+    in a way that counts.
     """
     if digest is None:
         return Judgement(Blame.NONE, "no bundle was restored")
@@ -82,7 +84,8 @@ def judge_failure(digest: str | None, failure: Failure, seconds: float, before: 
         return Judgement(Blame.QUARANTINE, reason)
     if before + 1 >= TWICE:
         return Judgement(Blame.QUARANTINE, f"{before + 1} starts in a row failed with it, now by {cause.value}")
-    return Judgement(Blame.NONE, f"{cause.value} may have another reason; a second time in a row it counts")
+    why = f"{cause.value} may have another reason; a second time in a row it counts"
+    return Judgement(Blame.NONE, why, counts=True)
 
 
 def judge_recompiled(times: int) -> Judgement:

@@ -1,10 +1,10 @@
 """One cache root of a replica: private to it, for one fingerprint, used again only after a proven start.
 
-What a start left that was killed while it compiled may be half written; it is thrown away, not trusted. A proof counts
-for one boot of the machine: files are not synced to disk, and a power cut may have torn what was whole before.
+A start takes the proof away and gives it back with its own golden prompt. So what a start left that was killed while it
+compiled, and may be half written, is thrown away and not trusted, also where an earlier start was proven with it. A
+proof counts for one boot of the machine: files are not synced to disk, and a power cut may have torn what was whole.
 """
 
-import contextlib
 import json
 import os
 import shutil
@@ -20,55 +20,67 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Root:
-    """The directory `path` for the fingerprint `key`; an empty key is never proven."""
+    """The directory `path` for the fingerprint `key`; an empty key is never proven. Every method blocks."""
 
     def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
 
     def is_proven(self) -> bool:
         """Whether a start of this very fingerprint was proven with it, since the machine began."""
-        try:
-            told = json.loads((self.path / PROVEN).read_text())
-        except (OSError, ValueError):
-            return False
-        return bool(self.key) and isinstance(told, dict) and told == {"key": self.key, "boot": _boot()}
+        return bool(self.key) and _proof(self.path) == self.key
+
+    def take(self) -> bool:
+        """Have the directory for a start: as an earlier one proved it (True), else empty. Raises OSError."""
+        if self.is_proven():
+            self.unprove()
+            return True
+        self.remove()
+        self.path.mkdir(parents=True, mode=0o700)
+        return False
 
     def prove(self) -> None:
-        """Its start has answered the golden prompt; the oldest other roots beside it go. Raises OSError."""
-        if not self.key:
-            return
-        draft = self.path / f"{PROVEN}.draft"
-        draft.write_text(json.dumps({"key": self.key, "boot": _boot()}))
-        draft.replace(self.path / PROVEN)
-        for old in sorted(self._others(), key=_proven_at, reverse=True)[KEPT - 1 :]:
-            shutil.rmtree(old, ignore_errors=True)
+        """Its start has answered the golden prompt. Raises OSError."""
+        if self.key:
+            draft = self.path / f"{PROVEN}.draft"
+            draft.write_text(json.dumps({"key": self.key, "boot": _boot()}))
+            draft.replace(self.path / PROVEN)
+
+    def remove_others(self) -> None:
+        """Of the other roots beside it, leave the newest that are proven; what cannot be removed stays."""
+        others = [path for path in self.path.parent.iterdir() if path.is_dir() and path != self.path]
+        proven = sorted((path for path in others if _proof(path)), key=_proven_at, reverse=True)[: KEPT - 1]
+        for path in others:
+            if path not in proven:
+                shutil.rmtree(path, ignore_errors=True)
 
     def unprove(self) -> None:
-        """It is not used again."""
-        with contextlib.suppress(OSError):
-            (self.path / PROVEN).unlink(missing_ok=True)
-
-    def make(self) -> None:
-        """Have the directory. Raises OSError."""
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """It is not used again. Raises OSError."""
+        (self.path / PROVEN).unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Throw it away. Raises OSError."""
-        with contextlib.suppress(FileNotFoundError):
+        try:
             shutil.rmtree(self.path)
-
-    def empty(self) -> None:
-        """Have the directory, with nothing in it. Raises OSError."""
-        self.remove()
-        self.make()
+        except FileNotFoundError:
+            return
+        except NotADirectoryError:
+            self.path.unlink()
 
     def artifacts(self) -> frozenset[str]:
         """The compiled things in it."""
         files = (Path(folder, name) for folder, _, names in os.walk(self.path) for name in names)
         return artifacts(str(file.relative_to(self.path)) for file in files)
 
-    def _others(self) -> list[Path]:
-        return [path for path in self.path.parent.iterdir() if path.is_dir() and path != self.path]
+
+def _proof(path: Path) -> str | None:
+    """The key that the root at `path` was proven for since the machine began; None: for none."""
+    try:
+        told = json.loads((path / PROVEN).read_text())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(told, dict) or told.get("boot") != _boot() or not isinstance(told.get("key"), str):
+        return None
+    return str(told["key"])
 
 
 def _proven_at(path: Path) -> float:
@@ -79,7 +91,8 @@ def _proven_at(path: Path) -> float:
 
 
 def _boot() -> str:
+    """Of this boot; one that cannot be told is like no other."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
-        return ""
+        return f"unknown, process {os.getpid()}"

@@ -2,41 +2,51 @@
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import Mapping
-from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.cache import layout
-from runtime.cache.bundle import Packed, pack
 from runtime.cache.fingerprint import Fingerprint
-from runtime.cache.manifest import Provenance
 from runtime.cache.roots import Root
-from runtime.cache.signing import SigningKey
-from runtime.cache.stores.base import StoreFault
-from runtime.cache.turn import Turn
+from runtime.cache.threads import in_thread
 from runtime.cache.verdict import Evidence, judge
-from runtime.contract import CacheUse
+from runtime.contract import CacheUse, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """Digests that a start found and did not use.
+
+    `useless`: of no use to anybody (damaged, of another fingerprint, put aside here after a crash). `refused`: those,
+    and what only this host does not take (its trust policy, its version). `quarantined`: some were put aside here.
+    """
+
+    useless: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+    quarantined: bool = False
 
 
 class StartCache:
     """What a start was given, the evidence of what the engine does with it, and what is said of both (`use`).
 
-    `turn`: held by the start that makes the bundle of its fingerprint, until `end_turn`.
+    `scratch`: a directory of this start alone, gone with `close`. `bundle`: the file in it that was restored, if any.
     """
 
     def __init__(
         self,
         root: Root,
         use: CacheUse,
+        scratch: Path,
         *,
         fingerprint: Fingerprint | None = None,
         before: frozenset[str] = frozenset(),
-        turn: Turn | None = None,
-        quarantined: bool = False,
+        bundle: Path | None = None,
+        passed: PassedOver | None = None,
     ) -> None:
-        self.root, self.use, self.turn = root, use, turn
-        self._fingerprint, self._quarantined = fingerprint, quarantined
+        self.root, self.use, self.scratch, self.fingerprint, self.bundle = root, use, scratch, fingerprint, bundle
+        self.passed = passed or PassedOver()
         self._evidence = Evidence(before=before)
 
     @property
@@ -50,9 +60,22 @@ class StartCache:
         return self.use.origin is not None
 
     @property
-    def worth_publishing(self) -> bool:
-        """Whether the engine compiled something, and it is this start's turn."""
-        return self.turn is not None and self._fingerprint is not None and bool(self._evidence.new)
+    def worth_offering(self) -> bool:
+        """Whether it was proven, and holds anything compiled that stores may lack."""
+        return self.fingerprint is not None and self.use.verdict is not None and bool(self._evidence.after)
+
+    @property
+    def suspect(self) -> str | None:
+        """What a failure may come of: a digest, `own` for the directory itself; None where nothing compiled was used.
+
+        Also what this very start has compiled, once it serves with it.
+        """
+        return self.use.digest or self.use.published or ("own" if self.found or self.use.verdict else None)
+
+    @property
+    def unchanged(self) -> Path | None:
+        """The restored bundle, where it is all that the directory holds."""
+        return self.bundle if self.use.verdict is Verdict.USED else None
 
     def line(self, text: str) -> None:
         """A line of the engine's log."""
@@ -60,49 +83,22 @@ class StartCache:
 
     async def proven(self, compile_s: float | None) -> CacheUse:
         """The golden prompt is answered: the verdict. The directory may be used again by this replica."""
-        self._evidence.after = await asyncio.to_thread(self.root.artifacts)
-        verdict, why = judge(self._evidence, restored=self.found, quarantined=self._quarantined)
+        self._evidence.after = await in_thread(lambda _: self.root.artifacts())
+        verdict, why = judge(self._evidence, restored=self.found, quarantined=self.passed.quarantined)
         with contextlib.suppress(OSError):  # unproven, it is merely not used again
-            await asyncio.to_thread(self.root.prove)
+            await in_thread(lambda _: self.root.prove())
         self.use = self.use.model_copy(update={"verdict": verdict, "evidence": why, "compile_s": compile_s})
         return self.use
 
-    def pack(
-        self, into: Path, *, signer: SigningKey, version: str, at: datetime, golden: str | None, compile_s: float | None
-    ) -> Packed:
-        """The bundle of the directory as it is. Raises BundleFault."""
-        assert self._fingerprint is not None  # noqa: S101  (worth_publishing says so)
-        made = Provenance(
-            made_by=version,
-            made_at=at,
-            image=self._fingerprint.inputs.get("image"),
-            vllm=_version("vllm"),
-            torch=_version("torch"),
-            golden=golden,
-            compile_s=compile_s,
-        )
-        return pack(self.root.path, into, fingerprint=self._fingerprint, provenance=made, signer=signer)
-
-    def published(self, digest: str) -> CacheUse:
-        """It is in the store."""
-        self.use = self.use.model_copy(update={"published": digest})
+    def noted(self, note: str, **update: object) -> CacheUse:
+        """Something about it that the record should say, and what else changes of it."""
+        notes = "; ".join(filter(None, (self.use.note, note)))
+        self.use = self.use.model_copy(update={"note": notes, **update})
         return self.use
 
-    def noted(self, note: str) -> CacheUse:
-        """Something about it that the record should say."""
-        self.use = self.use.model_copy(update={"note": "; ".join(filter(None, (self.use.note, note)))})
-        return self.use
-
-    async def end_turn(self) -> None:
-        """Another may make the bundle."""
-        turn, self.turn = self.turn, None
-        if turn is not None:
-            with contextlib.suppress(StoreFault):
-                await turn.__aexit__(None, None, None)
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+    async def close(self, *, begun: bool = True) -> None:
+        """Nothing more is made of it: its scratch goes. Idempotent. Not `begun`: no engine ever saw the directory."""
+        if not begun and self.use.origin == "own":
+            with contextlib.suppress(OSError):
+                await in_thread(lambda _: self.root.prove())
+        await asyncio.to_thread(shutil.rmtree, self.scratch, ignore_errors=True)

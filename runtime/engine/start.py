@@ -167,9 +167,9 @@ class EngineStart:
         self._change(warmed_at=at)
         return self._record
 
-    def note_end(self, failure: Failure) -> StartRecord:
+    async def note_end(self, failure: Failure) -> StartRecord:
         """The engine that had become ready has ended by itself."""
-        self._blame(failure)
+        await self._blame(failure)
         self._change(ended=failure)
         return self._record
 
@@ -314,22 +314,23 @@ class EngineStart:
         if self._publishing is not None:
             self._publishing.cancel()
             await asyncio.gather(self._publishing, return_exceptions=True)
+        if self._cache is not None:
+            await self._cache.close()
 
     async def _publish(self, cache: StartCache) -> None:
-        """Make a bundle of what was compiled, beside the first requests: some megabytes, in a thread."""
+        """Offer what was compiled to the stores, beside the first requests: some megabytes, in a thread."""
         shelf, tokens = self._launcher.shelf, self._record.golden_tokens
         if shelf is not None:
             golden = None if tokens is None else hashlib.sha256(json.dumps(tokens).encode()).hexdigest()
-            shelf.note_success(cache)
             self._change(cache=await shelf.publish(cache, golden=golden, compile_s=self._compile_s()))
 
-    def _blame(self, failure: Failure) -> None:
+    async def _blame(self, failure: Failure) -> None:
         """Whether what lay in the cache is to blame, so that the next start does without."""
         begun = self._tracker.marks.get(Mark.T4)
         if self._cache is None or self._launcher.shelf is None or begun is None:
             return
         seconds = (failure.at - begun).total_seconds()
-        if why := self._launcher.shelf.blame(self._cache, failure, seconds):
+        if why := await self._launcher.shelf.blame(self._cache, failure, seconds):
             self._change(cache=self._cache.noted(f"put aside: {why}"))
 
     def _compile_s(self) -> float | None:
@@ -338,7 +339,7 @@ class EngineStart:
 
     async def _failed(self, fault: Fault) -> StartFailed:
         failure = fault.at(self._clock())
-        self._blame(failure)
+        await self._blame(failure)
         if self._process is not None and not failure.tail:
             failure = failure.model_copy(update={"tail": excerpt(self._process.tail)})
         await self._clear()
@@ -348,11 +349,11 @@ class EngineStart:
     async def _clear(self) -> None:
         self._unsubscribe()
         self._drop_credential()
-        if self._cache is not None:
-            await self._cache.end_turn()
         if self._process is not None:
             self._process.kill()
             await self._process.clear()
+        if self._cache is not None:
+            await self._cache.close(begun=self._process is not None)
 
     def _drop_credential(self) -> None:
         """It has been read, or nobody reads it any more."""

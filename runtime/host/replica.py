@@ -109,7 +109,7 @@ class Replica:
             if engine is not None:
                 failure = await self._watched(engine)
             if failure is not None:
-                self._start.note_end(failure)
+                await self._start.note_end(failure)
         except StartFailed as failed:
             failure = failed.failure
         finally:

@@ -24,6 +24,11 @@ model directory that passes the model check. Behaviour comes from `MODEL/fake.js
     answer_s       seconds that a completion without streaming takes              default 0
     chunk_s        seconds between two chunks of a stream                        default 0
     tokens         tokens of a chat answer                                       default 8
+    compiles       true: it "compiles": loads its artifact below VLLM_CACHE_ROOT, whose name is a hash of its arguments,
+                   or writes it, and says of it what vLLM says. What an artifact holds in place of what it wrote:
+                   POISON ends it by SIGSEGV, RAISES by an exception, WRONG changes its answers, anything else is
+                   compiled again. "new": it looks for an artifact of another name at each start
+    artifact_bytes size of an artifact, which no compressor makes smaller            default 0
 
 Stages are those of `STAGES` below. Tokens are sha256 over prompt and weight bytes, so that the same directory always
 answers alike, another seed otherwise. SIGUSR1: it crashes (exit code 3) as with `crash_after_s`.
@@ -38,6 +43,7 @@ import hashlib
 import itertools
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -86,7 +92,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--served-model-name", nargs="+", default=[])
     parser.add_argument("--shutdown-timeout", type=float, default=0.0)
-    args, _ = parser.parse_known_args()
+    args, rest = parser.parse_known_args()
     path = args.model / "fake.json"
     ways: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     if ways.get("once"):
@@ -99,6 +105,8 @@ def main() -> None:
         say(process, text)
         if stage == "compile":
             time.sleep(ways.get("start_s", 0.0))
+            if ways.get("compiles"):
+                ways |= _compile(rest, ways)
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(FakeServer(args, ways).run())
 
@@ -123,6 +131,30 @@ def _misbehave(stage: str, ways: dict[str, Any]) -> None:
         sys.exit(way.get("code", 1))
     if stage and ways.get("hang_at") == stage:
         time.sleep(600)
+
+
+def _compile(arguments: list[str], ways: dict[str, Any]) -> dict[str, Any]:
+    """Load the artifact, or make it; what it does to the engine's ways."""
+    said = " ".join(arguments) + (str(time.time_ns()) if ways["compiles"] == "new" else "")
+    key = hashlib.sha256(said.encode()).hexdigest()
+    path = Path(os.environ["VLLM_CACHE_ROOT"], "torch_compile_cache", "torch_aot_compile", key, "rank_0_0", "model")
+    made = b"compiled: " + said.encode() + random.Random(said).randbytes(ways.get("artifact_bytes", 0))
+    found = path.read_bytes() if path.exists() else None
+    if found is not None and b"POISON" in found:
+        os.kill(PID, signal.SIGSEGV)
+        time.sleep(5)
+    if found is not None and b"RAISES" in found:
+        say("EngineCore", "RuntimeError: the artifact cannot be run", level="ERROR")
+        sys.exit(1)
+    if found in (made, b"WRONG"):
+        say("Worker", f"Directly load AOT compilation from path {path}")
+        return {"wrong_golden": found == b"WRONG"}
+    if found is not None:
+        say("Worker", f"Compiling model again due to a load failure from {path}, reason: not what was saved")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(made)
+    say("Worker", f"saved AOT compiled function to {path}")
+    return {}
 
 
 def say(process: str, text: str, *, level: str = "INFO") -> None:

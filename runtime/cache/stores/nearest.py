@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from runtime.cache.stores.base import BundleRef, Progress, Store, StoreCause, StoreFault
@@ -13,12 +13,25 @@ from runtime.cache.stores.patience import FIX
 class Fetched:
     """What came. `ref` None: nothing did, and the start goes on without. `place`: the store it came from.
 
-    `faults`: what each store that was passed over, or could not keep a copy, had to say, in order.
+    `faults`: what each store that was passed over, or could not keep a copy, had to say, in order. `left_alone`:
+    quarantined digests that were to be had. `damaged`: digests whose bytes are not what their name says.
     """
 
     ref: BundleRef | None
     place: str | None
     faults: tuple[StoreFault, ...]
+    left_alone: frozenset[str] = frozenset()
+    damaged: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Passed:
+    faults: list[StoreFault] = field(default_factory=list)
+    left_alone: set[str] = field(default_factory=set)
+    damaged: set[str] = field(default_factory=set)
+
+    def fetched(self, ref: BundleRef | None, place: str | None) -> Fetched:
+        return Fetched(ref, place, tuple(self.faults), frozenset(self.left_alone), frozenset(self.damaged))
 
 
 async def fetch_nearest(
@@ -36,25 +49,23 @@ async def fetch_nearest(
     `within_s` > 0 bounds it all. `quarantined`: digests never to be used here. `keep_in`: this host's own store, which
     gets a copy of what came from elsewhere, so that the next start on this host finds it near. Never raises StoreFault.
     """
-    faults: list[StoreFault] = []
+    passed = _Passed()
     found: tuple[Store, BundleRef] | None = None
     asking = "nobody"
     try:
         async with asyncio.timeout(within_s):
             for store in stores:
                 asking = store.place
-                ref = await _from(store, key, into, quarantined, progress, faults)
+                ref = await _from(store, key, into, quarantined, progress, passed)
                 if ref is not None:
                     found = store, ref
                     break
             if found is not None and keep_in is not None and keep_in.place != found[0].place:
                 asking = keep_in.place
-                await _copy(keep_in, found[1], into, faults)
+                await _copy(keep_in, found[1], into, passed.faults)
     except TimeoutError:
-        faults.append(StoreFault(StoreCause.STALLED, asking, f"the {within_s:g} s for all stores are over", FIX))
-    if found is None:
-        return Fetched(None, None, tuple(faults))
-    return Fetched(found[1], found[0].place, tuple(faults))
+        passed.faults.append(StoreFault(StoreCause.STALLED, asking, f"the {within_s:g} s for all stores are over", FIX))
+    return passed.fetched(None, None) if found is None else passed.fetched(found[1], found[0].place)
 
 
 async def _from(
@@ -63,15 +74,20 @@ async def _from(
     into: Path,
     quarantined: frozenset[str],
     progress: Progress | None,
-    faults: list[StoreFault],
+    passed: _Passed,
 ) -> BundleRef | None:
+    ref = None
     try:
         ref = await store.newest(key)
-        if ref is None or ref.digest in quarantined:
+        if ref is not None and ref.digest in quarantined:
+            passed.left_alone.add(ref.digest)
             return None
-        await store.fetch(ref, into, progress)
+        if ref is not None:
+            await store.fetch(ref, into, progress)
     except StoreFault as fault:
-        faults.append(fault)
+        passed.faults.append(fault)
+        if ref is not None and fault.cause is StoreCause.CORRUPT:
+            passed.damaged.add(ref.digest)
         return None
     return ref
 

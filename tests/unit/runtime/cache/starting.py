@@ -1,0 +1,105 @@
+"""Starts of the fake engine through a shelf, from order to admission, as a host does them."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runtime.cache.fingerprint import Fingerprint
+from runtime.cache.inputs import fingerprint_of
+from runtime.cache.shelf import Shelf
+from runtime.cache.signing import SigningKey
+from runtime.cache.stores.directory import DirectoryStore
+from runtime.contract import EngineSpec, Golden, StartRecord
+from runtime.engine import group
+from runtime.engine.argv import engine_arguments, import_environment
+from runtime.engine.launch import Launcher
+from runtime.engine.start import EngineDirs, EngineStart, StartFailed, utc_now
+from tests.fakes.model import fake_command, make_model
+
+ARTIFACT = "torch_compile_cache/torch_aot_compile/*/rank_0_0/model"
+
+
+class Machine:
+    """One host: a shelf of its own, replicas by name, one model. What goes beyond is given to `Shelf`."""
+
+    def __init__(self, root: Path, *, model: Path | None = None, args: Sequence[str] = (), **shelf: Any) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.root, self.args = root, tuple(args)
+        self.model = model or make_model(root.parent / "model", compiles=True)
+        self.shelf = Shelf(root / ".shelf", **{"clock": utc_now, "version": "0.1.0", **shelf})
+        self.learned: dict[str, tuple[int, ...]] = {}
+        self.store = DirectoryStore(root / ".shelf" / "store")
+        self.signer = SigningKey.load(root / ".shelf" / "signing-key.pem")
+
+    @property
+    def spec(self) -> EngineSpec:
+        return EngineSpec(
+            service="test/one",
+            served_names=("test/one",),
+            model=str(self.model),
+            args=self.args,
+            golden=Golden(learned=self.learned),
+            start_timeout_s=60,
+        )
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of every start."""
+        spec = self.spec
+        return fingerprint_of(spec, environ=import_environment(spec, {}), args=engine_arguments(spec, 1, None)[2:])
+
+    def caches(self, replica: str = "0") -> Path:
+        return self.root / replica / "cache"
+
+    def artifact(self, replica: str = "0") -> Path:
+        """The one compiled thing of a replica."""
+        (path,) = self.caches(replica).glob(f"*/{ARTIFACT}")
+        return path
+
+    def new(self, replica: str = "0") -> EngineStart:
+        base = self.root / replica
+        return EngineStart(
+            spec=self.spec,
+            start_id="a-1",
+            replica=f"test/one/{replica}",
+            dirs=EngineDirs(cache=base / "cache", log=base / "log", run=base / "run"),
+            asked_at=utc_now(),
+            why="a test",
+            spans=None,
+            on_change=lambda _: None,
+            on_stage=lambda _: None,
+            launcher=Launcher(fake_command(), shelf=self.shelf),
+        )
+
+    async def start(self, replica: str = "0") -> StartRecord:
+        """The record of one start that ran to its end: admitted, offered to the stores, stopped again; or failed."""
+        start = self.new(replica)
+        with contextlib.suppress(StartFailed):
+            engine = await start.run()
+            try:
+                start.admit(utc_now())
+                assert start._publishing is not None
+                await start._publishing
+            finally:
+                await engine.stop(0)
+                await start.close()
+        assert start.pid is None or group.members(start.pid) == ()
+        record = start.record
+        if record.outcome == "ready":
+            assert record.golden_key is not None
+            assert record.golden_tokens is not None
+            self.learned.setdefault(record.golden_key, record.golden_tokens)
+        assert not list((self.root / ".shelf" / "scratch").glob("*")), "a start leaves no scratch"
+        return record
+
+    async def close(self) -> None:
+        await self.shelf.close()
+
+
+async def begun(start: EngineStart) -> asyncio.Task[Any]:
+    """The start under way."""
+    task = asyncio.create_task(start.run())
+    await asyncio.sleep(0)
+    return task
