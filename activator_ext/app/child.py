@@ -51,6 +51,15 @@ class Child:
         """Whether one is there, ours or to be adopted."""
         return self._listener() is not None
 
+    def begun_otherwise(self) -> bool:
+        """Whether who listens now was begun with other arguments than ours."""
+        try:
+            words = Path(f"/proc/{self._listener() or 0}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        # The interpreter may be called by another path.
+        return words[1:-1] != [os.fsencode(word) for word in self._argv[1:]]
+
     def stopped(self) -> bool:
         """Whether who listens now was stopped by a signal: nobody will answer there."""
         seen = look(self._listener() or 0)

@@ -21,6 +21,7 @@ from activator_ext.app.clock_watch import ClockWatch
 from activator_ext.app.controller import Controller
 from activator_ext.app.facade import Facade
 from activator_ext.app.files import Files, platform_of
+from activator_ext.app.host_options import HostOptions, host_argv
 from activator_ext.app.internal import build_internal
 from activator_ext.app.logs import bound
 from activator_ext.app.machine import LoopFaults, MachineUnfit, raise_file_limit
@@ -52,6 +53,7 @@ def up(
     api_listen: str,
     volumes: dict[str, Path],
     platform: str,
+    host_options: HostOptions,
     engine_command: str | None = None,
 ) -> int:
     """Serve the files until Ctrl-C or SIGTERM. 0: stopped in order; 1: something was wrong with files or machine."""
@@ -70,7 +72,7 @@ def up(
         say(f"error: {error}")
         return 1
     try:
-        made = _Up(directory, files, listen, api_listen, volumes, chosen, engine_command)
+        made = _Up(directory, files, listen, api_listen, volumes, chosen, host_options, engine_command)
         return asyncio.run(made.run(loaded, LoopFaults(say, files_allowed)))
     except (AddressTaken, ChildFailed, HistoryError, StateDirBusy) as error:
         say(f"error: {error}")
@@ -95,6 +97,7 @@ class _Up:
         api_listen: str,
         volumes: dict[str, Path],
         platform: Literal["cpu", "cuda"],
+        host_options: HostOptions,
         engine_command: str | None,
     ) -> None:
         self._directory = directory
@@ -150,7 +153,7 @@ class _Up:
         ]
         self._host_child = Child(
             "host",
-            _host_argv(directory, engine_command),
+            host_argv(directory, host_options, engine_command),
             log=directory.logs / "host.log",
             socket=directory.host_socket,
         )
@@ -217,7 +220,10 @@ class _Up:
             await self._portal_child.wait_gone(DRAIN_S)
         with contextlib.suppress(HostUnreachable):
             view = await self._host.view()
-            if view.version != VERSION or view.stopping:
+            otherwise = self._host_child.begun_otherwise()
+            if otherwise and not view.stopping:
+                say("the host of an earlier `up` was begun with other options: it is ended and begun anew")
+            if view.version != VERSION or view.stopping or otherwise:
                 if not view.stopping:
                     await self._host.stop(DRAIN_S)
                 await self._host_child.wait_gone(DRAIN_S)
@@ -306,14 +312,6 @@ class _Up:
             await self._host.stop(5.0)
             return True
         return False
-
-
-def _host_argv(directory: StateDir, engine_command: str | None) -> list[str]:
-    argv = [sys.executable, "-m", "runtime.host", "--socket", str(directory.host_socket)]
-    argv += ["--root", str(directory.engines)]
-    if engine_command is not None:
-        argv += ["--engine-command", engine_command]
-    return argv
 
 
 def _portal_argv(directory: StateDir, listen: str) -> list[str]:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from aiohttp import web
 
+from runtime.cache.faults import BundleFault
 from runtime.cache.shelf import Shelf
+from runtime.cache.stores.base import BadStoreUrl
 from runtime.cache.trust import TrustPolicy
 from runtime.contract import Lease, StageEvent
 from runtime.engine.fork.pool import ForkPool
@@ -134,8 +136,12 @@ def main() -> None:
     parser.add_argument("--publish-to", metavar="URL", help="put bundles of what was compiled there, too")
     parser.add_argument("--trust", metavar="FILE", type=Path, help="whose bundles are taken; else this host's own only")
     args = parser.parse_args()
+    try:
+        launcher = _launcher(args)
+    except (BadStoreUrl, BundleFault, OSError) as error:  # what was given is wrong: that is no reason for a traceback
+        parser.exit(2, f"error: {error}\n")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(Host(socket=args.socket, root=args.root, lease_s=args.lease_s, launcher=_launcher(args)).run())
+        asyncio.run(Host(socket=args.socket, root=args.root, lease_s=args.lease_s, launcher=launcher).run())
 
 
 def _launcher(args: argparse.Namespace) -> Launcher:

@@ -51,6 +51,13 @@ def _volumes(texts: list[str]) -> dict[str, Path]:
     return volumes
 
 
+def _store(text: str) -> str:
+    """A store's URL; a directory may be given as a path, and is made absolute. The host knows the kinds."""
+    if not text:
+        raise typer.BadParameter("a store is empty: is a variable of the shell unset?")
+    return text if ":" in text else str(Path(text).expanduser().absolute())
+
+
 def _path(text: str) -> Path:
     """A path; an empty one is refused, which would otherwise mean the current directory (`check "$UNSET"`)."""
     if not text:
@@ -121,6 +128,7 @@ def _options(
     epilog=_epilog(
         "pilotlight up chat.yaml runtime.yaml policies/",
         "pilotlight up . --volume models=/srv/models --listen 127.0.0.1:9000",
+        "pilotlight up . --store s3://bucket/caches --trust trust.yaml",
         "curl http://127.0.0.1:8080/v1/models",
     ),
 )
@@ -132,6 +140,22 @@ def up(
     api_listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")] = "127.0.0.1:8081",
     volume: _VolumeTexts = None,
     platform: _Platform = Platform.AUTO,
+    store: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL", help="Take compiled code from there, too: a directory, s3://, gs://, az://, oci://."
+        ),
+    ] = None,
+    publish_to: Annotated[
+        str | None, typer.Option(metavar="URL", help="Put what is compiled here there, for other machines.")
+    ] = None,
+    trust: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", exists=True, dir_okay=False, help="Whose compiled code is taken; without it, our own only."
+        ),
+    ] = None,
+    no_fork: Annotated[bool, typer.Option("--no-fork", help="Have each engine import vLLM anew.")] = False,
     engine_command: Annotated[str | None, typer.Option(hidden=True, help="In place of vLLM, for tests.")] = None,
 ) -> None:
     """Serve the models of FILES on this machine, from zero.
@@ -141,6 +165,7 @@ def up(
     FILES are read again when they change; a bad edit is reported and the last good state stays. Ctrl-C lets running
     answers finish, then stops everything.
     """
+    from activator_ext.app.host_options import HostOptions
     from activator_ext.app.up import up as serve
 
     code = serve(
@@ -150,6 +175,12 @@ def up(
         api_listen=api_listen,
         volumes=_volumes(volume or []),
         platform=platform.value,
+        host_options=HostOptions(
+            stores=tuple(_store(url) for url in store or []),
+            publish_to=None if publish_to is None else _store(publish_to),
+            trust=trust,
+            fork=not no_fork,
+        ),
         engine_command=engine_command,
     )
     raise typer.Exit(code)

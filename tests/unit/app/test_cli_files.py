@@ -18,6 +18,7 @@ from activator_ext.app import up as up_module
 from activator_ext.app.cli import app, plans, terminal
 from activator_ext.app.cli.times import TimeError
 from activator_ext.app.files import platform_of
+from activator_ext.app.host_options import HostOptions
 from activator_ext.app.views import PreviewView
 
 NOW = datetime(2026, 3, 26, 12, 0, tzinfo=UTC)  # a Thursday; clocks in Madrid go forward on Sunday the 29th
@@ -170,6 +171,8 @@ def test_up_is_handed_its_options(cli: Cli, manifest: Path, tmp_path: Path, monk
 
     monkeypatch.setattr(up_module, "up", up)
     options = ["--listen", "127.0.0.1:1", "--api-listen", "127.0.0.1:2", "--volume", cli.volume, "--platform", "cpu"]
+    options += ["--store", "s3://b/c", "--store", "caches", "--publish-to", "oci://r/c", "--trust", str(manifest)]
+    options += ["--no-fork"]
     cli.run("up", str(manifest), *options, "--state", str(tmp_path / "s"), "--engine-command", "fake", code=1)
     assert given == {
         "files": [manifest],
@@ -178,8 +181,22 @@ def test_up_is_handed_its_options(cli: Cli, manifest: Path, tmp_path: Path, monk
         "api_listen": "127.0.0.1:2",
         "volumes": {"models": tmp_path / "models"},
         "platform": "cpu",
+        "host_options": HostOptions(
+            stores=("s3://b/c", str(Path.cwd() / "caches")), publish_to="oci://r/c", trust=manifest, fork=False
+        ),
         "engine_command": "fake",
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [(["--store", ""], "a store is empty"), (["--trust", "/nowhere.yaml"], "/nowhere.yaml")],
+)
+def test_options_for_starts_that_can_not_be_meant(
+    options: list[str], says: str, cli: Cli, manifest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up_module, "up", lambda *_, **__: 0)
+    assert says in cli.run("up", str(manifest), *options, code=2).stderr
 
 
 @pytest.mark.parametrize(

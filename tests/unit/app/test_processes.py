@@ -57,6 +57,16 @@ def child(tmp_path: Path, code: str = LISTENS) -> Child:
     return Child("portal", [sys.executable, "-c", code, str(socket)], log=tmp_path / "log", socket=socket)
 
 
+async def test_one_with_other_arguments_is_told_from_ours(tmp_path: Path) -> None:
+    ours = child(tmp_path)
+    await ours.ensure()
+    assert not ours.begun_otherwise()
+    assert not child(tmp_path).begun_otherwise(), "as the next `up` sees it"
+    assert child(tmp_path, LISTENS + "# with another option").begun_otherwise()
+    await ours.kill()
+    assert not ours.begun_otherwise(), "nobody listens"
+
+
 async def test_it_is_spawned_once_and_replaced_when_it_ended(tmp_path: Path) -> None:
     kept = child(tmp_path)
     assert await kept.ensure()
