@@ -48,6 +48,9 @@ class LoopFaults:
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Take one fault that nobody else took."""
         error = context.get("exception")
+        if isinstance(error, ValueError) and "_start_serving" in str(context.get("message")):
+            # A second after a lack of descriptors the loop listens again, also on a socket that was closed meanwhile.
+            return
         if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
             loop.default_exception_handler(context)
             return

@@ -127,8 +127,8 @@ async def test_no_compiler(case: Case, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @contextlib.contextmanager
-def memory_cgroup(limit_bytes: int) -> Iterator[Callable[[], None]]:
-    """A memory cgroup of the test's own, as a function that moves this process into it; skips where none can be."""
+def memory_cgroup(limit_bytes: int) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
+    """A memory cgroup of the test's own: functions that move this process into it and out; skips where none can be."""
     root = Path("/sys/fs/cgroup")
     if (root / "memory").is_dir():
         parent, limit = root / "memory", "memory.limit_in_bytes"
@@ -145,7 +145,7 @@ def memory_cgroup(limit_bytes: int) -> Iterator[Callable[[], None]]:
         pytest.skip(f"memory cgroup: {reason}")
     before = _own_cgroup(parent)
     try:
-        yield lambda: _move(made)
+        yield lambda: _move(made), lambda: _move(before)
     finally:
         _move(before)
         made.rmdir()
@@ -165,10 +165,15 @@ def _move(cgroup: Path) -> None:
 
 @pytest.mark.prove
 async def test_no_memory(case: Case) -> None:
-    with memory_cgroup(MEMORY_BYTES) as enter:
+    with memory_cgroup(MEMORY_BYTES) as (enter, leave):
         start = case.start()
         enter()
-        failure = await failed(start)
+        failing = asyncio.ensure_future(failed(start))
+        while start.pid is None and not failing.done():  # noqa: ASYNC110  (until it is forked, into our cgroup)
+            await asyncio.sleep(0.01)
+        # After a long run this process is larger than any of the engine's, and would be killed in its place.
+        leave()
+        failure = await failing
     assert failure.cause is FailureCause.NO_MEMORY
     assert failure.numbers["signal"] == "SIGKILL"
     assert float(failure.numbers["oom_kills"]) >= 1

@@ -44,7 +44,11 @@ async def test_a_lack_of_descriptors_is_told_once_and_other_faults_as_ever() -> 
         faults(loop, {"message": "accept", "exception": OSError(errno.EMFILE, "Too many open files")})
     faults(loop, {"message": "other", "exception": OSError(errno.EPIPE, "Broken pipe")})
     faults(loop, {"message": "without"})
+    # asyncio's own words, a second after a lack of descriptors, about a server that was closed meanwhile.
+    closed = {"message": "Exception in callback BaseSelectorEventLoop._start_serving(…)", "exception": ValueError("-1")}
+    faults(loop, closed)
+    faults(loop, {"message": "another ValueError", "exception": ValueError("-1")})
     loop.close()
     assert len(said) == 1
     assert "no descriptor is free (limit 256)" in said[0]
-    assert others == ["other", "without"]
+    assert others == ["other", "without", "another ValueError"]
