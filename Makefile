@@ -1,6 +1,6 @@
 # Every task of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup compile demo test test-one lint fmt type prove bench-portal reference clean
+.PHONY: help setup compile demo test test-one lint fmt type prove bench-portal bench-start bench-gate reference clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -43,6 +43,12 @@ prove: setup compile ## The long proofs, and the table of what they showed (abou
 
 bench-portal: setup compile ## The portal against HAProxy and Caddy, about 6 minutes (ARGS=--quick: one; ARGS=--help)
 	@PYTHONPATH=load-tests $(BIN)/python -m portal $(ARGS)
+
+bench-start: setup ## Our starts against stock vLLM's, about 25 minutes (ARGS=--quick: three; ARGS=--help)
+	@PYTHONPATH=load-tests $(BIN)/python -m start $(ARGS)
+
+bench-gate: setup ## What the gate inside the engine costs, about a minute (ARGS=--help)
+	@PYTHONPATH=load-tests $(BIN)/python -m gate $(ARGS)
 
 reference: setup ## Write docs/reference from the code
 	@$(BIN)/python -m scripts.reference
