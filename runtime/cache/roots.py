@@ -59,12 +59,10 @@ class Root:
 
     def remove(self) -> None:
         """Throw it away. Raises OSError."""
-        try:
+        if self.path.is_dir() and not self.path.is_symlink():
             shutil.rmtree(self.path)
-        except FileNotFoundError:
-            return
-        except NotADirectoryError:
-            self.path.unlink()
+        else:
+            self.path.unlink(missing_ok=True)
 
     def artifacts(self) -> frozenset[str]:
         """The compiled things in it."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +98,8 @@ class Machine:
         await self.shelf.close()
 
 
-async def begun(start: EngineStart) -> asyncio.Task[Any]:
-    """The start under way."""
-    task = asyncio.create_task(start.run())
-    await asyncio.sleep(0)
-    return task
+async def until(seen: Callable[[], bool]) -> None:
+    """Return once `seen` is true; other processes make it so."""
+    async with asyncio.timeout(20):
+        while not seen():  # noqa: ASYNC110  (nothing tells of a file that appears)
+            await asyncio.sleep(0)
