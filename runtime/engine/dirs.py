@@ -12,17 +12,19 @@ class EngineDirs:
     """Private to one replica: two live processes that share a compile cache corrupt it.
 
     `cache` becomes VLLM_CACHE_ROOT; `log` is the file that engine output is appended to; `run` is scratch, and the
-    engine's working directory, in which its processes have their sockets.
+    engine's working directory, in which its processes have their sockets. `shared`: what all replicas of a host share;
+    None: nothing.
     """
 
     cache: Path
     log: Path
     run: Path
+    shared: Path | None = None
 
     @property
     def digests(self) -> Path:
-        """Remembered digests of model files, beside the cache, so that replicas of one parent directory share them."""
-        return self.cache.parent / "model-digests.json"
+        """Remembered digests of model files: a model that one replica has read through is not hashed by the next."""
+        return (self.shared or self.cache.parent) / "model-digests.json"
 
     def make(self) -> None:
         """Create what is missing, and remove the sockets of an engine that was killed: nobody listens on them."""

@@ -44,6 +44,7 @@ from runtime.ready.golden import ask_golden, golden_key
 from runtime.ready.probe import wait_until_serving
 from runtime.ready.stamp import model_stamp
 from runtime.weights.integrity import Needs, prove_model
+from runtime.weights.read_ahead import ReadAhead, read_ahead
 
 __all__ = ["EngineDirs", "EngineStart", "RunningEngine", "StartFailed", "utc_now"]
 
@@ -97,6 +98,7 @@ class EngineStart:
         self._process: EngineProcess | None = None
         self._credential: HeldCredential | None = None
         self._cache: StartCache | None = None
+        self._ahead: ReadAhead | None = None
         self._publishing: asyncio.Task[None] | None = None
         self.url: str | None = None
         self.model_stamp: str | None = None
@@ -236,6 +238,7 @@ class EngineStart:
         self._tracker.carries(Stage.MODEL_CHECK, facts.weight_bytes)
         self._tracker.carries(Stage.WEIGHT_LOAD, facts.weight_bytes)
         self._tracker.reach(Mark.T3, proven)
+        self._ahead = read_ahead(facts)
         self._finish(self._tracker.end(Stage.MODEL_CHECK, proven))
         self._change(model_digest=facts.digest, golden_key=golden_key(facts.digest, self._spec))
 
@@ -277,6 +280,8 @@ class EngineStart:
         if any(stage.stage is Stage.SERVER for stage in finished):
             self._server_up.set()
         self._finish(finished)
+        if self._ahead is not None and Mark.T5 in self._tracker.marks:
+            self._ahead.stop()
         if self.stage is not begun or finished:
             self._change()
 
@@ -349,6 +354,8 @@ class EngineStart:
     async def _clear(self) -> None:
         self._unsubscribe()
         self._drop_credential()
+        if self._ahead is not None:
+            self._ahead.stop()
         if self._process is not None:
             self._process.kill()
             await self._process.clear()

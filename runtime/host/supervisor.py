@@ -165,7 +165,7 @@ class Supervisor:
 
     def _dirs(self, name: str, ordinal: int) -> EngineDirs:
         base = self._root / name / str(ordinal)
-        return EngineDirs(cache=base / "cache", log=base / "engine.log", run=base / "run")
+        return EngineDirs(cache=base / "cache", log=base / "engine.log", run=base / "run", shared=self._root)
 
     def _reconcile(self, name: str) -> None:
         """Bring a service to its order.

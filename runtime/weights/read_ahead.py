@@ -10,6 +10,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from runtime.weights.integrity import ModelFacts
+from runtime.weights.memory import read_memory
 from runtime.weights.page_cache import span_is_resident
 
 SPAN_BYTES = 16 * 2**20
@@ -28,6 +30,13 @@ def budget_bytes(weight_bytes: int, free_bytes: int | None) -> int:
     `free_bytes`: memory that the cgroup and the machine leave (None: unknown, then nothing is read).
     """
     return weight_bytes if free_bytes is not None and weight_bytes <= FREE_SHARE * free_bytes else 0
+
+
+def read_ahead(facts: ModelFacts) -> "ReadAhead":
+    """Begin to read the weights of a proven model, if they fit into memory; what its proof has read is passed over."""
+    begun = ReadAhead(facts.weights, budget_bytes(facts.weight_bytes or 0, read_memory().free_bytes))
+    begun.start()
+    return begun
 
 
 class ReadAhead:

@@ -22,7 +22,8 @@ from tests.races.virtual_loop import VirtualLoop
 class _Dirs:
     """Stands in for `EngineDirs`: nothing is written."""
 
-    def __init__(self, cache: Path, log: Path, run: Path) -> None:
+    def __init__(self, cache: Path, log: Path, run: Path, shared: Path) -> None:
+        del shared
         self.cache, self.log, self.run, self.digests = cache, log, run, cache
 
     def make(self) -> None:

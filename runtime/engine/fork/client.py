@@ -18,6 +18,10 @@ ANSWER_S = 10.0
 """How long a fork may take; it takes 20 ms, of which most is copying page tables (0.6 GB of imports)."""
 
 
+IMPORTS_S = 120.0
+"""The longest that a start waits for imports, which take 6 to 20 s: beyond that they hang (a dead file system)."""
+
+
 class NoForkError(Exception):
     """The fork server made no engine; `str()` says why. The caller spawns one instead."""
 
@@ -82,7 +86,11 @@ class ForkServer:
 
     async def fork(self, argv: tuple[str, ...], *, env: Mapping[str, str], cwd: str, output: int) -> Adopted:
         """An engine that runs `vllm` with `argv` and writes to the descriptor `output`. Raises NoForkError."""
-        await self.ready()
+        try:
+            async with asyncio.timeout(IMPORTS_S):
+                await self.ready()
+        except TimeoutError as error:
+            raise NoForkError(f"vLLM was not imported within {IMPORTS_S:g} s") from error
         async with self._asking:
             try:
                 async with asyncio.timeout(ANSWER_S):

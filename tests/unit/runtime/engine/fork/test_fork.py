@@ -110,6 +110,14 @@ async def test_a_stopped_server_gives_no_engine_and_says_so(
     assert not server.alive, "a late answer would be taken for that of the next request"
 
 
+async def test_imports_that_hang_are_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.engine.fork.client.IMPORTS_S", 0.05)
+    begun = await begin({}, "silent")
+    with pytest.raises(NoForkError, match="not imported within 0"):
+        await engine(begun, "print(1)", tmp_path)
+    await begun.close()
+
+
 async def test_a_killed_server_gives_no_engine_and_says_so(server: ForkServer, tmp_path: Path) -> None:
     await server.ready()
     os.kill(server.pid, signal.SIGKILL)
