@@ -241,8 +241,13 @@ def page() -> str:
         "prints its seed and figure for each. None leaves an orphan process, two engines of one replica at once, "
         "or an answer that looks whole and is not."
     )
+    return rendered(intro, SECTIONS)
+
+
+def rendered(intro: str, sections: tuple[tuple[str, tuple[Row, ...]], ...]) -> str:
+    """A table for each section below `intro`."""
     parts = [intro]
-    for title, rows in SECTIONS:
+    for title, rows in sections:
         lines = [f"## {title}", "", "| fault | what comes of it | shown by |", "| --- | --- | --- |"]
         lines += [f"| {_cell(row.fault)} | {_cell(row.outcome)} | {_shown(row.tests)} |" for row in rows]
         parts.append("\n".join(lines))

@@ -44,7 +44,8 @@ async def find(
 ) -> Found:
     """Fetch to `file` and restore to `root`, which is empty. A bundle that is refused sends it on to the next store.
 
-    A disk without room ends the search, with nothing found and the directory as it was. Raises OSError.
+    A disk without room ends the search, with nothing found and the directory as it was. What was fetched stays only
+    where it was restored: the engine, which now compiles, may need the room. Raises OSError.
     """
     search = _Search(root, file, trust, frozenset(quarantined))
     until = asyncio.get_running_loop().time() + within_s
@@ -58,6 +59,7 @@ async def find(
             restored = await in_thread(partial(_restored, root, file, got.ref, trust))
         except BundleFault as fault:
             search.refused(got, got.ref, fault)
+            file.unlink(missing_ok=True)
             if not fault.permanent:
                 break
         else:

@@ -15,11 +15,7 @@ _LOADED = re.compile(
     # CUDA, per compile range; from the source of vLLM 0.32 (`compilation/compiler_interface.py`), not seen.
     r"|Directly load the compiled graph\(s\) for compile range"
 )
-_COMPILED = re.compile(
-    r"saved AOT compiled function to"
-    r"|Compiling a graph for compile range"
-    r"|Compiling model again due to a load failure"
-)
+_COMPILED = re.compile(r"saved AOT compiled function to|Compiling a graph for compile range")
 _FAILED = re.compile(r"Compiling model again due to a load failure from \S+, reason: (?P<reason>.*)")
 
 _ARTIFACT = re.compile(
@@ -70,7 +66,7 @@ def judge(evidence: Evidence, *, restored: bool, quarantined: bool = False) -> t
         return (Verdict.QUARANTINED, f"left alone: {did}") if quarantined else (Verdict.ABSENT, did)
     if evidence.load_failure is not None:
         did += f"; a load failed: {evidence.load_failure}"
-    if not evidence.loaded and not evidence.compiled and not new:
+    if not evidence.loaded and not evidence.compiled and not new and evidence.load_failure is None:
         return Verdict.ABSENT, "nothing was compiled and nothing asked of the cache (eager mode)"
     if not evidence.loaded:
         where = ""

@@ -11,6 +11,7 @@ from runtime.cache.inputs import fingerprint_of
 from runtime.cache.shelf import Shelf
 from runtime.cache.signing import SigningKey
 from runtime.cache.stores.directory import DirectoryStore
+from runtime.cache.trust import TrustPolicy
 from runtime.contract import EngineSpec, Golden, StartRecord
 from runtime.engine import group
 from runtime.engine.argv import engine_arguments, import_environment
@@ -49,6 +50,11 @@ class Machine:
         """Of every start."""
         spec = self.spec
         return fingerprint_of(spec, environ=import_environment(spec, {}), args=engine_arguments(spec, 1, None)[2:])
+
+    @property
+    def trust(self) -> TrustPolicy:
+        """Takes this host's bundles."""
+        return TrustPolicy.own(self.signer.public, "another host")
 
     def caches(self, replica: str = "0") -> Path:
         return self.root / replica / "cache"

@@ -153,6 +153,7 @@ async def test_a_bundle_of_another_fingerprint(far: Far, host: Machine, tmp_path
     policy = TrustPolicy(keys=(TrustedKey(name="other", public_key=other.signer.public.pem),))
     host = Machine(tmp_path / "host", publish_to=far.url, policy=policy)
     assert f"bundle {given.digest[:12]}" in went_without(await host.start())
+    assert await far.newest() not in (None, given.digest)
     # Of the other fingerprint it is a good bundle, on this host as well.
     host.args = other.args
     taken = await host.start()

@@ -1,0 +1,266 @@
+"""The page of what goes wrong with compiled code, bundles and stores in a start, what comes of it, and who shows it.
+
+tests/unit/scripts/test_start_faults.py holds that each row names a test that is there, and that each test of a start's
+faults is named by a row.
+"""
+
+from scripts.faults import Row, rendered
+
+CACHE = "tests/unit/runtime/cache/"
+REAL = "tests/engine/test_cache_faults.py::"
+BUNDLES = CACHE + "test_shelf_bundles.py::"
+STORES = CACHE + "test_shelf_stores.py::"
+ENDS = CACHE + "test_shelf_ends.py::"
+
+FILES = (BUNDLES, STORES, ENDS, REAL)
+"""Each test in these has its row."""
+
+_WITHOUT = (
+    "refused and said; the engine compiles (`absent`); the host publishes a sound one over it, which all use next"
+)
+_KILLED = (ENDS + "test_a_host_killed_at_some_steps", ENDS + "test_a_host_killed_at_each_step")
+_ANY_ORDER = (
+    ENDS + "test_any_order_of_starts_failures_and_publications",
+    ENDS + "test_any_order_of_starts_failures_and_publications_long",
+)
+
+SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
+    (
+        "The bundle",
+        (
+            Row(
+                "none is wrong: restored into an empty directory",
+                "`used`, with the cold start's golden tokens; the host keeps the bundle, once it is proven",
+                (
+                    BUNDLES + "test_a_bundle_of_another_host_is_used_and_kept",
+                    REAL + "test_used_recompiled_and_poisoned",
+                ),
+            ),
+            Row(
+                "truncated, bit-flipped, empty, or something else, before it was published",
+                _WITHOUT,
+                (BUNDLES + "test_a_bundle_damaged_before_it_was_published",),
+            ),
+            Row("bits rot in the store", _WITHOUT, (BUNDLES + "test_bits_that_rot_in_the_store",)),
+            Row(
+                "cut short in the store",
+                "counts as not there; the engine compiles, and the host publishes",
+                (BUNDLES + "test_a_bundle_cut_short_in_the_store",),
+            ),
+            Row(
+                "of another fingerprint, under this one's key",
+                _WITHOUT + "; for its own fingerprint it is taken, also here",
+                (BUNDLES + "test_a_bundle_of_another_fingerprint",),
+            ),
+            Row(
+                "signed by a key that this host does not trust, or not signed",
+                "refused and said; the engine compiles; nothing is published over it, for others may trust it; it is "
+                "taken as soon as the trust policy says so",
+                (
+                    BUNDLES + "test_a_foreign_key_is_refused_and_left_to_those_who_trust_it",
+                    BUNDLES + "test_an_unsigned_bundle",
+                ),
+            ),
+            Row("signature of something else", _WITHOUT, (BUNDLES + "test_a_signature_of_something_else",)),
+            Row(
+                "`../`, absolute paths, links, validly signed",
+                _WITHOUT + "; no file appears outside the start's directory, and no link",
+                (BUNDLES + "test_a_trusted_key_that_signs_a_hostile_bundle",),
+            ),
+            Row(
+                "refused from the nearest store",
+                "the next store is asked",
+                (BUNDLES + "test_a_refused_bundle_sends_on_to_the_next_store",),
+            ),
+        ),
+    ),
+    (
+        "What is in it",
+        (
+            Row(
+                "a poisoned artifact, validly signed: the engine dies of it, or answers wrongly",
+                "that start fails and never serves; the digest is quarantined on this host for 14 days; the next start "
+                "does without it (`quarantined`, or a bundle of the next store) and gives the golden answer; what it "
+                "compiles is published over the poison",
+                (
+                    BUNDLES + "test_a_poisoned_artifact_fails_one_start",
+                    REAL + "test_used_recompiled_and_poisoned",
+                ),
+            ),
+            Row(
+                "valid, but for other arguments: the engine looks elsewhere",
+                "`recompiled`, with the place where it did not look and the seconds; twice in a row is a finding in "
+                "the record; the host keeps what was compiled",
+                (
+                    BUNDLES + "test_a_valid_bundle_at_the_wrong_path_comes_out_recompiled",
+                    BUNDLES + "test_recompiled_twice_in_a_row_is_a_finding",
+                    REAL + "test_used_recompiled_and_poisoned",
+                    REAL + "test_a_bundle_of_other_arguments_and_torn_artifacts",
+                ),
+            ),
+            Row(
+                "an artifact that does not load (torn, or not what was saved)",
+                "`recompiled`, with vLLM's reason",
+                (
+                    BUNDLES + "test_an_artifact_that_does_not_load_is_compiled_again",
+                    REAL + "test_a_bundle_of_other_arguments_and_torn_artifacts",
+                ),
+            ),
+            Row(
+                "dead by SIGSEGV soon after it serves, with what it compiled itself",
+                "its directory is not used again, what was published of it is quarantined here",
+                (STORES + "test_an_engine_that_dies_of_what_it_compiled_itself",),
+            ),
+            Row(
+                "a failure that may have any cause",
+                "counts against a bundle at the second time in a row with that bundle, failures without it not",
+                (STORES + "test_a_failure_without_a_bundle_is_not_held_against_one",),
+            ),
+        ),
+    ),
+    (
+        "The model",
+        (
+            Row(
+                "other weights of the same shape",
+                "share the code, and answer for themselves: another golden key",
+                (
+                    BUNDLES + "test_other_weights_share_the_code_and_answer_for_themselves",
+                    REAL + "test_weights_share_code_and_another_architecture_does_not",
+                ),
+            ),
+            Row(
+                "another model at the right path, or a changed flag",
+                "another fingerprint: nothing is restored; `explain` names what differs",
+                (
+                    BUNDLES + "test_another_model_at_the_right_path_is_another_key",
+                    REAL + "test_weights_share_code_and_another_architecture_does_not",
+                ),
+            ),
+            Row(
+                "a shard is missing",
+                "the start fails before an engine begins and names the file; the compiled code is blamed for nothing "
+                "and is there for the next start",
+                (BUNDLES + "test_a_missing_shard_fails_the_start_and_nothing_else",),
+            ),
+        ),
+    ),
+    (
+        "The store",
+        (
+            Row(
+                "S3 stalls, before the first byte or in the middle",
+                "the start waits as long as its patience (10 s without progress, 120 s in all), says so, and compiles",
+                (STORES + "test_s3_that_stalls",),
+            ),
+            Row(
+                "S3 breaks off in the middle",
+                "said; the engine compiles",
+                (STORES + "test_s3_that_breaks_in_the_middle",),
+            ),
+            Row(
+                "gone between the look and the fetch, or never there",
+                "said; the engine compiles",
+                (
+                    STORES + "test_a_store_that_goes_between_the_look_and_the_fetch",
+                    STORES + "test_stores_that_were_never_there",
+                ),
+            ),
+            Row(
+                "slow, gone or full when the bundle is published",
+                "the engine serves long since; said; the next start of that host publishes",
+                (
+                    STORES + "test_s3_that_stalls_when_the_bundle_is_published",
+                    STORES + "test_a_store_that_is_full_when_a_bundle_is_published",
+                ),
+            ),
+            Row(
+                "a replica stops, or a start is cancelled, while S3 stalls",
+                "it ends at once; nothing is left of the transfer",
+                (
+                    STORES + "test_a_replica_that_stops_while_s3_stalls_ends",
+                    STORES + "test_a_start_cancelled_while_s3_stalls_ends",
+                ),
+            ),
+            Row(
+                "our own code fails: a store, or a fingerprint that cannot be told",
+                "said; the engine compiles",
+                (
+                    STORES + "test_a_store_with_a_bug_stops_no_start",
+                    STORES + "test_a_fingerprint_that_cannot_be_told_stops_no_start",
+                ),
+            ),
+            Row(
+                "the host's own store grows",
+                "two bundles of a fingerprint are kept, 20 GiB in all",
+                (STORES + "test_the_own_store_keeps_two_of_a_fingerprint",),
+            ),
+        ),
+    ),
+    (
+        "Publishers",
+        (
+            Row(
+                "several hosts, or replicas of one, that have all compiled at once",
+                "one bundle in the common store, by its lock; each host has its own; all are ready at once",
+                (
+                    STORES + "test_two_hosts_that_publish_at_once_make_one_bundle",
+                    STORES + "test_two_replicas_that_start_at_once",
+                ),
+            ),
+            Row(
+                "killed at each step of a start, from the first look to the last publication",
+                "every bundle in every store is whole; the next start of the host is as ever, and publishes",
+                (*_KILLED, STORES + "test_a_host_that_is_killed_leaves_nothing_that_counts"),
+            ),
+            Row(
+                "dead while it holds the lock",
+                "no start waits for it; after a minute the next one publishes",
+                (STORES + "test_a_publisher_that_died_is_waited_for_by_nobody",),
+            ),
+            Row(
+                "nothing was compiled (eager)",
+                "nothing is published, nothing said",
+                (STORES + "test_nothing_compiled_is_nothing_to_publish",),
+            ),
+        ),
+    ),
+    (
+        "The disk, and starts that end early",
+        (
+            Row(
+                "full disk",
+                "no room for the bundle: the start goes on without, and what was fetched is removed first; no room for "
+                "the engine itself: the start fails and says so; with room again all is as before",
+                (ENDS + "test_a_disk_that_is_full",),
+            ),
+            Row(
+                "cancelled at a stage",
+                "nothing goes on in its directory; the next start finds a sound one, from the store if need be",
+                (STORES + "test_a_cancelled_start_leaves_the_next_one_what_it_needs",),
+            ),
+            Row(
+                "ended while it compiled",
+                "its directory is thrown away, also where an earlier start was proven with it",
+                (STORES + "test_what_a_cancelled_start_compiled_is_not_used",),
+            ),
+            Row(
+                "starts, proofs, crashes, cancels, kills and publications of two hosts in any order",
+                "no quarantined digest is restored, nothing is used that no start was proven with; every bundle "
+                "is whole",
+                _ANY_ORDER,
+            ),
+        ),
+    ),
+)
+
+
+def page() -> str:
+    """The body of docs/reference/start-faults.md."""
+    intro = (
+        "What comes of each fault of a bundle, a store, a model or a disk in a start. A start goes on without, or "
+        "fails and names why; nothing wrong is served; the next start finds nothing damaged. Most are shown by whole starts "
+        "of an engine that stands in for vLLM, those under `engine/` by vLLM itself; those that take long run by "
+        "`make prove`."
+    )
+    return rendered(intro, SECTIONS)
