@@ -259,8 +259,8 @@ def page() -> str:
     """The body of docs/reference/start-faults.md."""
     intro = (
         "What comes of each fault of a bundle, a store, a model or a disk in a start. A start goes on without, or "
-        "fails and names why; nothing wrong is served; the next start finds nothing damaged. Most are shown by whole starts "
-        "of an engine that stands in for vLLM, those under `engine/` by vLLM itself; those that take long run by "
+        "fails and names why; nothing wrong is served; the next start finds nothing damaged. Most are shown by whole "
+        "starts of an engine that stands in for vLLM, those under `engine/` by vLLM itself; the long ones run by "
         "`make prove`."
     )
     return rendered(intro, SECTIONS)

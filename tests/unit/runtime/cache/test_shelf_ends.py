@@ -256,7 +256,7 @@ def walk(steps: list[tuple[str, str, str]]) -> None:
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=60, deadline=None, suppress_health_check=QUIET)
 @given(STEPS)
 def test_any_order_of_starts_failures_and_publications(steps: list[tuple[str, str, str]]) -> None:
     walk(steps)
