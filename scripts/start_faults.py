@@ -61,6 +61,11 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
                     BUNDLES + "test_an_unsigned_bundle",
                 ),
             ),
+            Row(
+                "signed by a key that is trusted no longer, and kept by the host",
+                "refused from then on; what the host compiles itself takes its place in the host's own store",
+                (BUNDLES + "test_a_key_that_is_trusted_no_longer",),
+            ),
             Row("signature of something else", _WITHOUT, (BUNDLES + "test_a_signature_of_something_else",)),
             Row(
                 "`../`, absolute paths, links, validly signed",

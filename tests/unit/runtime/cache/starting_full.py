@@ -36,7 +36,8 @@ async def main(disk: Path, elsewhere: Path) -> None:
     maker = Machine(elsewhere / "maker", model=model, publish_to=f"file://{elsewhere / 'far'}")
     tell("maker", await maker.start())
 
-    host = Machine(disk / "host", model=model, stores=[f"file://{elsewhere / 'far'}"], policy=maker.trust)
+    twice = [f"file://{elsewhere / 'far'}", str(elsewhere / "far")]  # two stores that have it
+    host = Machine(disk / "host", model=model, stores=twice, policy=maker.trust)
     filler = fill(disk, 100_000)
     tell("no room at all", await host.start())
     filler.unlink()

@@ -173,6 +173,18 @@ async def test_a_foreign_key_is_refused_and_left_to_those_who_trust_it(far: Far,
     assert (await trusting.start()).cache.digest == ref.digest
 
 
+async def test_a_key_that_is_trusted_no_longer(far: Far, host: Machine, tmp_path: Path) -> None:
+    """What the host kept of it is refused from then on, and replaced by what the host compiles itself."""
+    ref = await far.made()
+    assert (await host.start()).cache.digest == ref.digest
+    assert await host.store.newest(far.key) == ref
+    wary = Machine(tmp_path / "host", stores=[far.url])
+    assert f"bundle {ref.digest[:12]} of {host.store.place} refused" in went_without(await wary.start("1"))
+    again = await wary.start("2")
+    assert (again.cache.origin, again.cache.verdict) == (wary.store.place, Verdict.USED)
+    assert again.cache.digest != ref.digest
+
+
 async def packed(
     far: Far, source: Path, signer: SigningKey | None, fingerprint: Fingerprint | None = None
 ) -> BundleRef:

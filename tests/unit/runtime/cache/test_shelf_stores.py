@@ -350,16 +350,22 @@ async def test_a_host_that_is_killed_leaves_nothing_that_counts(tmp_path: Path) 
 
 
 async def test_a_failure_without_a_bundle_is_not_held_against_one(tmp_path: Path) -> None:
-    """Of two failures in a row only the second had the bundle: no second time."""
+    """Nor one that is known to have another cause."""
     model = make_model(tmp_path / "model", compiles=True)
     host = Machine(tmp_path / "host", model=model)
     await host.start()
     digest = (await host.start("1")).cache.digest
     assert digest is not None
-    failure = Failure(cause=FailureCause.EXITED, message="a test", at=utc_now())
     bare = StartCache(Root(tmp_path / "bare", host.fingerprint.key), CacheUse(key=host.fingerprint.key), tmp_path / "s")
     with_it = StartCache(bare.root, CacheUse(key=bare.root.key, origin="far", digest=digest), tmp_path / "s")
-    for cache, quarantined in ((bare, False), (with_it, False), (bare, False), (with_it, True)):
+    for cache, cause, quarantined in (
+        (bare, FailureCause.EXITED, False),
+        (with_it, FailureCause.NO_MEMORY, False),
+        (with_it, FailureCause.EXITED, False),
+        (bare, FailureCause.EXITED, False),
+        (with_it, FailureCause.EXITED, True),
+    ):
+        failure = Failure(cause=cause, message="a test", at=utc_now())
         assert (await host.shelf.blame(cache, failure, 10.0) is not None) is quarantined
         assert bool(host.shelf._quarantine.rows(utc_now())) is quarantined
 
