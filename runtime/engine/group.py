@@ -10,6 +10,9 @@ import psutil
 KILL_WAIT_S = 5.0
 """How long the kernel may take to end killed processes; one in uninterruptible sleep (a dead disk) takes longer."""
 
+REAP_WAIT_S = 2.0
+"""How long zombies may take to become this process's children; the kernel takes milliseconds."""
+
 
 def members(pgid: int) -> tuple[int, ...]:
     """Pids of the living processes of the group; zombies are dead."""
@@ -29,11 +32,23 @@ def kill(pgid: int) -> None:
         os.killpg(pgid, signal.SIGKILL)
 
 
-def reap(pgid: int) -> None:
-    """Have no zombies of the group: its orphans became children of this process, if it adopts them."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-pgid, os.WNOHANG)[0]:
-            pass
+async def reap(pgid: int) -> None:
+    """Have no zombies of the group, whose leader has been waited for: its orphans become children of this process.
+
+    They become so one after another, each as its own parent ends, so that one look is not enough. Zombies that are not
+    ours to reap are left after `REAP_WAIT_S`.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + REAP_WAIT_S
+    while loop.time() < deadline:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-pgid, os.WNOHANG)[0]:
+                pass
+        try:
+            os.killpg(pgid, 0)
+        except ProcessLookupError:
+            return
+        await asyncio.sleep(0.02)
 
 
 async def kill_and_wait(pgid: int) -> tuple[int, ...]:

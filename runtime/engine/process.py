@@ -133,7 +133,7 @@ class EngineProcess:
             return
         left = await group.kill_and_wait(self.pid)
         await self._process.wait()
-        group.reap(self.pid)
+        await group.reap(self.pid)
         # From here on the number may belong to somebody else's group.
         self._gone = not left
         await self._output.finish()

@@ -14,18 +14,25 @@ import time
 from collections.abc import Callable
 
 from runtime.engine.fork.preload import modules
+from runtime.engine.fork.probes import Probes
 from runtime.engine.fork.wire import ForkAnswer, ForkRequest, Ready, receive, send
 from runtime.engine.leash import leash
 
 
-def main(names: tuple[str, ...], fd: int) -> None:
-    """Import the modules `names`, say so over `fd`, then fork on request until the host closes its end."""
+def main(names: tuple[str, ...], fd: int, *, probed: bool = False) -> None:
+    """Import the modules `names`, say so over `fd`, then fork on request until the host closes its end.
+
+    `probed`: ask the processor what torch will want to know of it.
+    """
     leash()
     channel = socket.socket(fileno=fd)
     begun = time.monotonic()
     # Imports make objects and no garbage: looking for it takes a third of their time (7.2 s of CPU without, 4.9 with).
     gc.disable()
+    probes = Probes() if probed else None
     warm_up(names)
+    if probes is not None:
+        probes.join()
     send(channel, Ready(round(time.monotonic() - begun, 3), len(sys.modules), unsafe()))
     # What lives now is never looked at again, so that no child copies these pages only to mark them.
     gc.freeze()
@@ -108,4 +115,4 @@ def _engine(channel: socket.socket, request: ForkRequest, output: int, told: int
 
 
 if __name__ == "__main__":
-    main(modules(sys.argv[1]), int(sys.argv[2]))
+    main(modules(sys.argv[1]), int(sys.argv[2]), probed=sys.argv[1] == "cpu")

@@ -206,6 +206,30 @@ def test_engines_and_server_die_with_their_host() -> None:
             process.wait(10)
 
 
+async def test_orphans_that_come_late_are_reaped_too(server: ForkServer, tmp_path: Path) -> None:
+    """A child that leaves a grandchild of the group behind, which ends after the leader and after its parent."""
+    code = (
+        "middle = os.fork()\n"
+        "if middle == 0:\n"
+        "    late = os.fork()\n"
+        "    if late == 0:\n"
+        "        time.sleep(60)\n"
+        "    print(late, flush=True)\n"
+        "    time.sleep(60)\n"
+        "time.sleep(60)"
+    )
+    for _ in range(5):
+        process, lines = await engine(server, code, tmp_path)
+        while not lines:  # noqa: ASYNC110  (a line of another process, as it comes)
+            await asyncio.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        await process.wait()
+        await process.clear()
+        assert not psutil.pid_exists(int(lines[0]))
+        with pytest.raises(ProcessLookupError):
+            os.killpg(process.pid, 0)
+
+
 async def test_a_pid_that_is_no_child_counts_as_ended() -> None:
     class Other(Adopted):
         def end(self) -> None:
