@@ -42,7 +42,7 @@ async def reap(pgid: int) -> None:
     deadline = loop.time() + REAP_WAIT_S
     while loop.time() < deadline:
         with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-pgid, os.WNOHANG)[0]:
+            while os.waitpid(-pgid, os.WNOHANG)[0]:  # noqa: ASYNC222  (WNOHANG does not block)
                 pass
         try:
             os.killpg(pgid, 0)
