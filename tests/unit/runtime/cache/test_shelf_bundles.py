@@ -47,6 +47,7 @@ class Far:
         ref = await self.store.newest(self.key)
         assert ref is not None
         assert (record.cache.verdict, record.cache.published) == (Verdict.ABSENT, ref.digest)
+        assert await self.maker.store.newest(self.key) == ref, "one bundle for both stores"
         return ref
 
     def file(self, ref: BundleRef) -> Path:
