@@ -119,7 +119,10 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
             Row(
                 "a failure that may have any cause",
                 "counts against a bundle at the second time in a row with that bundle, failures without it not",
-                (STORES + "test_a_failure_without_a_bundle_is_not_held_against_one",),
+                (
+                    STORES + "test_a_failure_without_a_bundle_is_not_held_against_one",
+                    STORES + "test_a_success_between_two_failures_clears_a_bundle",
+                ),
             ),
         ),
     ),

@@ -370,6 +370,17 @@ async def test_a_failure_without_a_bundle_is_not_held_against_one(tmp_path: Path
         assert bool(host.shelf._quarantine.rows(utc_now())) is quarantined
 
 
+async def test_a_success_between_two_failures_clears_a_bundle(tmp_path: Path) -> None:
+    host = Machine(tmp_path / "host")
+    root = Root(tmp_path / "caches" / "r", host.fingerprint.key)
+    cache = StartCache(root, CacheUse(key=root.key, origin="far", digest="4f" * 32), tmp_path / "s")
+    failure = Failure(cause=FailureCause.EXITED, message="a test", at=utc_now())
+    assert await host.shelf.blame(cache, failure, 10.0) is None
+    await host.shelf.publish(cache, golden=None, compile_s=None)
+    assert await host.shelf.blame(cache, failure, 10.0) is None
+    assert await host.shelf.blame(cache, failure, 10.0) is not None
+
+
 async def test_an_engine_that_dies_of_what_it_compiled_itself(tmp_path: Path) -> None:
     """Ready, published, and dead by SIGSEGV: neither the directory nor the bundle is used again."""
     host = Machine(tmp_path / "host")
