@@ -199,9 +199,12 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
                 ),
             ),
             Row(
-                "the host's own store grows",
-                "two bundles of a fingerprint are kept, 20 GiB in all",
-                (STORES + "test_the_own_store_keeps_two_of_a_fingerprint",),
+                "the host's own store, or a replica's directory, grows",
+                "two bundles of a fingerprint are kept, 20 GiB in all; a replica keeps its code for three fingerprints",
+                (
+                    STORES + "test_the_own_store_keeps_two_of_a_fingerprint",
+                    STORES + "test_a_replica_keeps_three_roots",
+                ),
             ),
         ),
     ),

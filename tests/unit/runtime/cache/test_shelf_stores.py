@@ -291,6 +291,16 @@ async def test_the_own_store_keeps_two_of_a_fingerprint(tmp_path: Path) -> None:
     assert len(await host.store.list()) == 2
 
 
+async def test_a_replica_keeps_three_roots(tmp_path: Path) -> None:
+    host = Machine(tmp_path / "host")
+    for number in range(5):
+        host.args = (f"--max-num-seqs={number + 1}",)
+        await host.start()
+    assert len([path for path in host.caches().iterdir() if path.is_dir()]) == 3
+    host.args = ("--max-num-seqs=3",)
+    assert (await host.start()).cache.origin == "own", "an argument that was changed back compiles nothing"
+
+
 # A start that ends early
 
 
