@@ -53,9 +53,7 @@ def shapes(max_model_len: int | None, max_num_seqs: int | None) -> tuple[Shape, 
 def sequences(args: Sequence[str]) -> int | None:
     """The value of `--max-num-seqs` among vLLM's arguments, the last one; None where it is not given or no number."""
     words = [word for arg in args for word in arg.split("=", 1)]
-    values = [
-        value for name, value in pairwise(words) if name.replace("_", "-") == "--max-num-seqs"
-    ]
+    values = [value for name, value in pairwise(words) if name.replace("_", "-") == "--max-num-seqs"]
     return int(values[-1]) if values and values[-1].isdigit() else None
 
 
