@@ -5,7 +5,7 @@ The turn is taken only now, after the golden prompt, and not when the start bega
 killed, and no round trip before the engine begins.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -26,10 +26,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A bundle's file and its digest."""
+    """A bundle's file, its digest, and what stores say of it to who lists them."""
 
     file: Path
     digest: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ async def offer(
                 continue
             async with taken:
                 made = made or await make()
-                if await taken.publish(made.file, made.digest) is None:
+                if await taken.publish(made.file, made.digest, made.metadata) is None:
                     offered.notes.append(f"not published: another took the turn at {target.store.place}")
                 else:
                     offered.digest = made.digest

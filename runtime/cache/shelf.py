@@ -24,11 +24,13 @@ from runtime.cache.bundle import Packed, pack
 from runtime.cache.find import Found, find
 from runtime.cache.fingerprint import Fingerprint
 from runtime.cache.inputs import fingerprint_of
+from runtime.cache.labels import labels
 from runtime.cache.locks_directory import DirectoryLock
 from runtime.cache.locks_open import open_lock
 from runtime.cache.manifest import Provenance
 from runtime.cache.offer import Made, Target, offer
 from runtime.cache.quarantine import Quarantine
+from runtime.cache.restore import inspect
 from runtime.cache.roots import Root
 from runtime.cache.signing import SigningKey
 from runtime.cache.start_cache import PassedOver, StartCache
@@ -49,7 +51,7 @@ class Shelf:
     """One host's stores, trust, signing key and quarantine, below `root`, which no other process writes to.
 
     `stores`: URLs that bundles are taken from after the host's own. `publish_to`: one that its bundles go to, too, and
-    that is asked last. `patience`: the bounds of what is asked of a store.
+    that is asked last. `patience`: the bounds of what is asked of a store. `signer`: in place of a key of its own.
     Raises BadStoreUrl, BundleFault (BAD_KEY) where the host's key cannot be had, and OSError.
     """
 
@@ -63,13 +65,14 @@ class Shelf:
         publish_to: str | None = None,
         policy: TrustPolicy | None = None,
         patience: Patience | None = None,
+        signer: SigningKey | None = None,
     ) -> None:
         root = Path(os.path.abspath(root))
         self._clock, self._version = clock, version
         (root / "store").mkdir(parents=True, exist_ok=True, mode=0o700)
         self._scratch = root / "scratch"
         shutil.rmtree(self._scratch, ignore_errors=True)  # what a killed host left
-        self._signer = SigningKey.load_or_make(root / "signing-key.pem")
+        self._signer = signer or SigningKey.load_or_make(root / "signing-key.pem")
         self._trust = (policy or TrustPolicy()).trusting(self._signer.public)
         self._own = DirectoryStore(root / "store", wall=clock, patience=patience)
         self._stores: tuple[Store, ...] = (self._own, *open_stores(stores, patience=patience))
@@ -188,9 +191,11 @@ class Shelf:
     ) -> None:
         async def make() -> Made:
             if cache.unchanged is not None and cache.use.digest is not None:
-                return Made(cache.unchanged, cache.use.digest)
+                file = cache.unchanged
+                head = await in_thread(lambda _: inspect(file, trust=self._trust))
+                return Made(file, cache.use.digest, labels(head.manifest, head.signer.key_id))
             packed = await in_thread(lambda stop: self._packed(cache, fingerprint, golden, compile_s, stop))
-            return Made(packed.path, packed.digest)
+            return Made(packed.path, packed.digest, labels(packed.manifest, self._signer.public.id))
 
         offered = await offer(
             self._targets,

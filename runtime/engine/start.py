@@ -314,6 +314,12 @@ class EngineStart:
             {"stage": stage, "timeout_s": self._spec.start_timeout_s},
         )
 
+    async def published(self) -> StartRecord:
+        """The record, once stores were offered what was compiled and it says what came of that. After `admit`."""
+        if self._publishing is not None:
+            await asyncio.shield(self._publishing)
+        return self._record
+
     async def close(self) -> None:
         """The replica has ended: nothing of the start is at work any more."""
         if self._publishing is not None:
