@@ -78,7 +78,7 @@ class ApiServer:
         return lease
 
 
-@pytest.fixture(params=["stand-in", "real"])
+@pytest.fixture(params=["stand-in", pytest.param("real", marks=pytest.mark.prove)])
 def make(request: pytest.FixtureRequest) -> Callable[[], LeaseLock]:
     """Makes one host's view of the same lock."""
     if request.param == "stand-in":

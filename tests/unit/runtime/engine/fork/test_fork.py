@@ -1,11 +1,12 @@
 """Fork servers: real processes, real adoption; only vLLM's imports are faked (tests/fakes/fork_server.py)."""
 
 import asyncio
+import ctypes
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +26,13 @@ SERVER = str(Path(__file__).parents[4] / "fakes" / "fork_server.py")
 
 async def begin(env: Mapping[str, str], mode: str = "ok") -> ForkServer:
     return await ForkServer.begin({**ENV, **env}, (sys.executable, SERVER, mode))
+
+
+@pytest.fixture(autouse=True)
+def adopts_no_more() -> Iterator[None]:
+    """Orphans of other tests are init's again, not this process's zombies."""
+    yield
+    ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
 
 
 @pytest.fixture
