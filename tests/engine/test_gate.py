@@ -116,7 +116,8 @@ def test_the_credential_is_nowhere_to_be_read(up: Up) -> None:
             named |= {value for name, value in process.environ().items() if name == GATE_ENV}
             assert CREDENTIAL_HEADER not in " ".join(process.cmdline())
     assert named, "the engine's environment names the file"
-    assert [path for path in named if Path(path).exists()] == []
+    # The number of a closed descriptor may stand for something else by now.
+    assert not [path for path in named if Path(path).exists() and "credential" in os.readlink(path)]
 
 
 class Engine:
