@@ -5,6 +5,7 @@ hashed. Bounded: at most `budget_bytes`, in the order in which the loader reads,
 cached already is passed over. It never fails a start: a file that cannot be read is left to the loader.
 """
 
+import mmap
 import os
 import threading
 from collections.abc import Sequence
@@ -69,12 +70,13 @@ class ReadAhead:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _run(self) -> None:
-        buffer = memoryview(bytearray(SPAN_BYTES))
-        while (path := self._next()) is not None:
-            try:
-                self._read(path, buffer)
-            except OSError:
-                continue  # the loader will meet the same and say what it is
+        # Mapped, not allocated: the allocator would keep 16 MiB for each thread that ever read.
+        with mmap.mmap(-1, SPAN_BYTES) as scratch, memoryview(scratch) as buffer:
+            while (path := self._next()) is not None:
+                try:
+                    self._read(path, buffer)
+                except OSError:
+                    continue  # the loader will meet the same and say what it is
 
     def _next(self) -> Path | None:
         with self._lock:
@@ -90,7 +92,8 @@ class ReadAhead:
                 if span_is_resident(file.fileno(), begin, length):
                     self._count(0, length)
                     continue
-                self._count(os.preadv(file.fileno(), [buffer[:length]], begin), 0)
+                with buffer[:length] as part:
+                    self._count(os.preadv(file.fileno(), [part], begin), 0)
 
     def _take(self, length: int) -> bool:
         with self._lock:
