@@ -1,6 +1,7 @@
 """Looks at the machine's process table: which engine processes live under one `up`, and what is left of it at the end.
 
-Independent of what Pilotlight says of itself: an engine process is any descendant of the host process.
+Independent of what Pilotlight says of itself: an engine process is any descendant of the host process but the one that
+only holds vLLM's imports.
 """
 
 import threading
@@ -13,6 +14,7 @@ import psutil
 
 INTERVAL_S = 0.5
 _HOST_MODULE = "runtime.host"
+_FORK_MODULE = "runtime.engine.fork.server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Watch:
         """One look now."""
         at = self._clock()
         family = descendants([self._up])
-        engines = descendants(process for process in family if is_host(process))
+        engines = {each for each in descendants(filter(is_host, family)) if not imports_only(each)}
         self._seen |= family
         sample = Sample(at, len(engines), sum(resident_bytes(process) for process in engines))
         self.samples.append(sample)
@@ -58,7 +60,7 @@ class Watch:
     def own_cpu_s(self) -> float:
         """Processor seconds that `up`, portal and host have used so far, engines not counted."""
         family = descendants([self._up]) | {self._up}
-        engines = descendants(process for process in family if is_host(process))
+        engines = {each for each in descendants(filter(is_host, family)) if not imports_only(each)}
         total = 0.0
         for process in family - engines:
             with suppress(psutil.Error):
@@ -89,6 +91,15 @@ def descendants(roots: Iterable[psutil.Process]) -> set[psutil.Process]:
         with suppress(psutil.Error):
             found |= {process for process in root.children(recursive=True) if _lives(process)}
     return found
+
+
+def imports_only(process: psutil.Process) -> bool:
+    """Whether this is the fork server, which runs no engine; its forks have its words, and each a directory of its own."""
+    with suppress(psutil.Error):
+        parent = process.parent()
+        forks = _FORK_MODULE in process.cmdline()
+        return forks and parent is not None and parent.cwd() == process.cwd()
+    return False
 
 
 def is_host(process: psutil.Process) -> bool:
