@@ -94,7 +94,7 @@ def descendants(roots: Iterable[psutil.Process]) -> set[psutil.Process]:
 
 
 def imports_only(process: psutil.Process) -> bool:
-    """Whether this is the fork server, which runs no engine; its forks have its words, and each a directory of its own."""
+    """Whether this is the fork server, which runs no engine; its forks have its words, each in its own directory."""
     with suppress(psutil.Error):
         parent = process.parent()
         forks = _FORK_MODULE in process.cmdline()
