@@ -41,7 +41,11 @@ trap 'rm -rf "$scratch"' EXIT
 # What is no plain version (a local build) cannot be a constraint; pip leaves what is installed alone anyway.
 grep -E '^[A-Za-z0-9._-]+==[0-9][0-9A-Za-z.!+]*$' "$scratch/before" >"$scratch/constraints" || true
 say "installing $(basename "$wheel")"
-"$python" -m pip install --quiet --constraint "$scratch/constraints" "$wheel"
+if ! "$python" -m pip install --constraint "$scratch/constraints" "$wheel" >"$scratch/log" 2>&1; then
+  # Not --quiet: which package is in the way pip says among what it tells otherwise.
+  cat "$scratch/log" >&2
+  fail "pip could not install $(basename "$wheel") beside what vLLM came with"
+fi
 "$python" -m pip list --format=freeze >"$scratch/after"
 changed=$(grep -vxFf "$scratch/after" "$scratch/before" || true)
 [ -z "$changed" ] || fail "the installation changed what vLLM came with: $changed"

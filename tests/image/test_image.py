@@ -223,4 +223,5 @@ def test_nothing_that_vllm_came_with_is_changed(base: str, builder: Builder, tmp
     said = builder.build(
         *("--build-arg", "BASE=localhost/old", "--build-arg", f"BASE_DIGEST={DIGEST}", str(context)), code=1
     )
-    assert "h11" in said
+    assert re.search(r"user requested \(constraint\) h11==0\.1", said), said[-2000:]
+    assert "beside what vLLM came with" in said
