@@ -92,6 +92,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--served-model-name", nargs="+", default=[])
     parser.add_argument("--shutdown-timeout", type=float, default=0.0)
+    parser.add_argument("--otlp-traces-endpoint")  # of one host's life: no part of what is compiled
     args, rest = parser.parse_known_args()
     path = args.model / "fake.json"
     ways: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}

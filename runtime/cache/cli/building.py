@@ -154,7 +154,12 @@ async def _taken(shop: Workshop, ref: BundleRef) -> bool:
     """Whether a host with our trust policy would use what is there; if not, a good one goes over it."""
     place = _place(shop)
     place.mkdir(parents=True, exist_ok=True)
-    found = await fetched(shop.store, ref, place, shop.line)
+    try:
+        found = await fetched(shop.store, ref, place, shop.line)
+    except StoreFault as fault:
+        if fault.cause in (StoreCause.CORRUPT, StoreCause.ABSENT):
+            return False
+        raise
     return (await prove(found, shop.trust, shop.line)).verified is not None
 
 

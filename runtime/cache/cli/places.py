@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.cache.cli.failures import Refused
 from runtime.cache.quarantine import Quarantine
 from runtime.cache.signing import PublicKey, SigningKey
 from runtime.cache.stores.base import Store
@@ -33,6 +34,13 @@ class OwnShelf:
     def store_url(self) -> str:
         """Its bundles."""
         return str(self.root / "store")
+
+    def needed_url(self) -> str:
+        """The same, for who looks for something in it. Raises Refused where no host has begun yet."""
+        if not (self.root / "store").is_dir():
+            fix = "name a file or STORE#KEY, or the state directory of `pilotlight up` with --state"
+            raise Refused(f"{self.root}: no host has a shelf here yet: {fix}")
+        return self.store_url
 
     @property
     def quarantine(self) -> Quarantine:

@@ -50,9 +50,9 @@ def parse(text: str, own: OwnShelf) -> Path | InStore:
     if hash_sign:
         if not _ANY_PREFIX.fullmatch(prefix):
             raise Refused(f"{text}: {prefix!r} is no key: give its hex digits in lower case, as `ls` shows them")
-        return InStore(store_url(place) if place else own.store_url, prefix)
+        return InStore(store_url(place) if place else own.needed_url(), prefix)
     if _PREFIX.fullmatch(text):
-        return InStore(own.store_url, text)
+        return InStore(own.needed_url(), text)
     raise Refused(f"{text}: no such file: name a file, STORE#KEY, or a key of this host's shelf (six digits or more)")
 
 

@@ -47,7 +47,7 @@ def push(url: str, names: list[str], *, own: OwnShelf, trust: TrustPolicy, as_js
     """Publish bundles to a store; none named: the newest of each key of the own shelf. Whether all went."""
 
     async def work() -> list[Moved]:
-        wanted: Sequence[Path | InStore] = [parse(name, own) for name in names] or await _all(own.store_url, own)
+        wanted: Sequence[Path | InStore] = [parse(name, own) for name in names] or await _all(own.needed_url(), own)
         async with opened(url) as store:
             with Line() as line:
                 return [await _move(each, store, trust, line) for each in wanted]

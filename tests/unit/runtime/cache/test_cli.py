@@ -289,6 +289,8 @@ def test_what_cannot_be(host: Host, far: Path) -> None:
     assert "its key is not that of its inputs" in host.refused("explain", rubbish, rubbish)
     rubbish.write_bytes(b"\x00\xff rubbish")
     assert "is no fingerprint: it is not JSON" in host.refused("explain", rubbish, bundle)
+    assert "no host has a shelf here yet" in Host(host.root, "new").refused("explain", "ffffff", bundle)
+    assert "no host has a shelf here yet" in Host(host.root, "new").refused("push", far)
     assert "no bundle with such a key" in host.refused("explain", f"{far}#ffffff", bundle)
     assert "is no key" in host.refused("restore", f"{far}#XYZ", host.root / "into")
     assert "is no store: use baked:" in host.refused("ls", "ftp://far/away")
