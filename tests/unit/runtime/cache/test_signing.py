@@ -83,6 +83,39 @@ def test_a_private_key_that_others_may_use_is_refused(tmp_path: Path, mode: int)
     assert caught.value.cause == BundleCause.BAD_KEY
 
 
+@pytest.mark.parametrize(
+    ("mode", "owner", "me", "taken"),
+    [
+        (0o440, 0, 10001, True),  # a Secret's file in a pod that is not root: by its group alone it can be read
+        (0o640, 0, 10001, True),
+        (0o440, 0, 0, False),
+        (0o440, 10001, 10001, False),
+        (0o460, 0, 10001, False),
+        (0o444, 0, 10001, False),
+        (0o400, 10002, 10001, False),
+    ],
+)
+def test_root_may_let_a_group_read_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, owner: int, me: int, taken: bool
+) -> None:
+    file = tmp_path / "k.pem"
+    key = SigningKey.generate(file)
+    as_it_is = os.fstat
+
+    def as_told(fd: int) -> os.stat_result:
+        found = as_it_is(fd)
+        told = list(found)
+        told[0], told[4] = found.st_mode & ~0o777 | mode, owner
+        return os.stat_result(told)
+
+    monkeypatch.setattr(os, "fstat", as_told)
+    monkeypatch.setattr(os, "geteuid", lambda: me)
+    if taken:
+        assert SigningKey.load(file).public == key.public
+    else:
+        assert _cause(lambda: SigningKey.load(file)) == BundleCause.BAD_KEY
+
+
 def test_what_is_no_ed25519_key_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "k.pem"
     rsa_key, ec_key = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256R1())
