@@ -98,7 +98,7 @@ class LeaseLock:
         async with bounded(window_s, self._place, "the API server's answer"):
             try:
                 return await aside(call, *args, _request_timeout=(min(5.0, window_s), window_s))
-            except Exception as error:
+            except Exception as error:  # the client raises of several families; `_raise` tells them apart
                 if getattr(error, "status", None) in expected:
                     return None
                 self._raise(error)

@@ -151,7 +151,7 @@ class Shelf:
             quarantined = await in_thread(lambda _: {row.digest for row in self._quarantine.rows(self._clock())})
             await in_thread(lambda _: scratch.mkdir(parents=True, mode=0o700))
             return await find(self._stores, root, scratch / "bundle", trust=self._trust, quarantined=quarantined)
-        except Exception as error:
+        except Exception as error:  # whatever a store does, the engine compiles and the start goes on
             await in_thread(lambda _: root.take())
             return Found(CacheUse(key=root.key, note=f"no bundle: {error or type(error).__name__}"))
 

@@ -46,12 +46,12 @@ def told(command: Callable[_P, None]) -> Callable[_P, None]:
 
 def _known() -> tuple[type[Exception], ...]:
     """What our modules raise of input that cannot work; not imported before a command runs, as --help does not wait."""
-    from runtime.cache.faults import BundleFault  # noqa: PLC0415
-    from runtime.cache.fingerprint import FingerprintError  # noqa: PLC0415
-    from runtime.cache.machine import MachineError  # noqa: PLC0415
-    from runtime.cache.nvml import NvmlError  # noqa: PLC0415
-    from runtime.cache.stores.base import BadStoreUrl, StoreFault  # noqa: PLC0415
-    from runtime.cache.structure import StructureError  # noqa: PLC0415
+    from runtime.cache.faults import BundleFault  # noqa: PLC0415  (not for --help)
+    from runtime.cache.fingerprint import FingerprintError  # noqa: PLC0415  (not for --help)
+    from runtime.cache.machine import MachineError  # noqa: PLC0415  (not for --help)
+    from runtime.cache.nvml import NvmlError  # noqa: PLC0415  (not for --help)
+    from runtime.cache.stores.base import BadStoreUrl, StoreFault  # noqa: PLC0415  (not for --help)
+    from runtime.cache.structure import StructureError  # noqa: PLC0415  (not for --help)
 
     return (Refused, BundleFault, StoreFault, BadStoreUrl, FingerprintError, StructureError, MachineError, NvmlError)
 

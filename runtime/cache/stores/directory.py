@@ -29,6 +29,7 @@ from runtime.cache.stores.files import (
     digest_of,
     fault_of,
     open_regular,
+    proven_size,
     read_chunks,
     write_whole,
 )
@@ -154,11 +155,7 @@ class DirectoryStore:
         folder = self._folder(proven_hex(key, "a bundle's key"))
         self._root.mkdir(exist_ok=True)  # never its parents: where a mount is missing, it would fill the root disk
         folder.mkdir(parents=True, exist_ok=True)
-        found, size_bytes = digest_of(file)
-        if found != digest:
-            said = f"has the sha256 {found}, not {digest[:80]}"
-            raise StoreFault(StoreCause.CORRUPT, str(file), said, "pack the bundle again, and publish that")
-        ref = BundleRef(key, digest, size_bytes, self._wall(), metadata)
+        ref = BundleRef(key, digest, proven_size(file, digest), self._wall(), metadata)
         sweep(folder, self._wall())
         if not self._holds(folder / ref.name, ref):
             _copy(file, folder / ref.name, ref)

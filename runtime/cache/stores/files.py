@@ -5,12 +5,13 @@ import hashlib
 import os
 import stat
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from runtime.cache.stores.aside import aside
-from runtime.cache.stores.base import StoreCause, StoreFault
+from runtime.cache.stores.base import BundleRef, StoreCause, StoreFault
 from runtime.cache.stores.leftovers import this_process
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -77,6 +78,24 @@ def digest_of(path: Path) -> tuple[str, int]:
     with open(open_regular(path), "rb", buffering=0) as file:
         hashed = hashlib.file_digest(file, "sha256")
         return hashed.hexdigest(), file.tell()
+
+
+def proven_size(file: Path, digest: str) -> int:
+    """The size of `file`, if it has this digest. Raises StoreFault (CORRUPT), and OSError."""
+    found, size_bytes = digest_of(file)
+    if found != digest:
+        said = f"has the sha256 {found}, not {digest[:80]}"
+        raise StoreFault(StoreCause.CORRUPT, str(file), said, "pack the bundle again, and publish that")
+    return size_bytes
+
+
+async def proven_ref(key: str, file: Path, digest: str, metadata: Mapping[str, str] | None) -> BundleRef:
+    """What a store far away is about to publish, now, if `file` has this digest. Raises StoreFault."""
+    try:
+        size_bytes = await aside(proven_size, file, digest)
+    except OSError as error:
+        raise fault_of(error, str(file)) from error
+    return BundleRef(key, digest, size_bytes, datetime.now(UTC), dict(metadata or {}))
 
 
 class Handle:

@@ -10,7 +10,7 @@ identity. An object is there whole or not at all, so no put of ours can be seen 
 
 import os
 from collections.abc import AsyncGenerator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,6 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
-from runtime.cache.stores.aside import aside
 from runtime.cache.stores.base import (
     HEX64,
     BadStoreUrl,
@@ -30,7 +29,7 @@ from runtime.cache.stores.base import (
     newest_of,
     proven_hex,
 )
-from runtime.cache.stores.files import digest_of, fault_of
+from runtime.cache.stores.files import proven_ref
 from runtime.cache.stores.keep import Keep, to_delete
 from runtime.cache.stores.objects_fault import fault_from, is_unsupported
 from runtime.cache.stores.patience import Patience, bounded
@@ -101,14 +100,7 @@ class ObjectStore:
 
     async def publish(self, key: str, file: Path, digest: str, metadata: Mapping[str, str] | None = None) -> BundleRef:
         """See Store. Bytes under this name are told from ours by their size; what differs otherwise, `fetch` finds."""
-        try:
-            found, size_bytes = await aside(digest_of, file)
-        except OSError as error:
-            raise fault_of(error, str(file)) from error
-        if found != digest:
-            said = f"has the sha256 {found}, not {digest[:80]}"
-            raise StoreFault(StoreCause.CORRUPT, str(file), said, "pack the bundle again, and publish that")
-        ref = BundleRef(key, digest, size_bytes, datetime.now(UTC), dict(metadata or {}))
+        ref = await proven_ref(key, file, digest, metadata)
         record = to_json(ref)
         async with bounded(self._patience.total_s, self._place, f"publishing {file.name}"):
             if not await self._holds(ref):

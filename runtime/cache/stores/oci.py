@@ -7,11 +7,10 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from runtime.cache.stores.aside import aside
 from runtime.cache.stores.base import (
     HEX64,
     BadStoreUrl,
@@ -22,7 +21,7 @@ from runtime.cache.stores.base import (
     newest_of,
     proven_hex,
 )
-from runtime.cache.stores.files import digest_of, fault_of
+from runtime.cache.stores.files import proven_ref
 from runtime.cache.stores.keep import Keep, to_delete
 from runtime.cache.stores.oci_client import LOOPBACK, RegistryClient
 from runtime.cache.stores.oci_layout import EMPTY, MANIFEST_TYPE, TAG, digest_string, from_manifest, tag_of, to_manifest
@@ -96,18 +95,11 @@ class OciStore:
 
     async def publish(self, key: str, file: Path, digest: str, metadata: Mapping[str, str] | None = None) -> BundleRef:
         """See Store."""
-        try:
-            found, size_bytes = await aside(digest_of, file)
-        except OSError as error:
-            raise fault_of(error, str(file)) from error
-        if found != digest:
-            said = f"has the sha256 {found}, not {digest[:80]}"
-            raise StoreFault(StoreCause.CORRUPT, str(file), said, "pack the bundle again, and publish that")
-        ref = BundleRef(key, digest, size_bytes, datetime.now(UTC), dict(metadata or {}))
+        ref = await proven_ref(key, file, digest, metadata)
         manifest = to_manifest(ref)
         async with bounded(self._patience.total_s, self._place, f"publishing {file.name}"):
             await self._refuse_other(ref)
-            await upload_file(self._client, file, size_bytes, f"sha256:{digest}")
+            await upload_file(self._client, file, ref.size_bytes, f"sha256:{digest}")
             await upload_bytes(self._client, EMPTY, digest_string(EMPTY))
             await self._tag(tag_of(ref), manifest)
             await self._tag(key, manifest)
