@@ -115,11 +115,10 @@ class Launcher:
             env = environment(spec, dirs, os.environ, os.getpid(), tracing, caches) | {GATE_ENV: credential.path}
             arguments = engine_arguments(spec, listen.port, tracing, listen.address)
             gate = GateControl(listen.near_url, credential.value)
-            if self.forks is not None and no_fork is None:
+            if (forks := self.forks) is not None and no_fork is None:
 
                 def fork(output: int) -> Awaitable[Leader]:
-                    assert self.forks is not None  # noqa: S101  (asked just above; mypy forgets it in a closure)
-                    return self.forks.fork(spec.service, arguments, env=env, cwd=str(dirs.run), output=output)
+                    return forks.fork(spec.service, arguments, env=env, cwd=str(dirs.run), output=output)
 
                 try:
                     forked = await EngineProcess.fork(fork, log=dirs.log, on_line=on_line, clock=clock)

@@ -4,8 +4,8 @@ Seen on vLLM 0.32, by what `sys.modules` of the API server, EngineCore and Worke
 importing is allowed here: whatever reads a model, an engine's own environment or a device belongs to the engine.
 """
 
-_FIRST = (
-    # By this name: what follows takes its `get_mp_context` from there.
+FIRST = (
+    # By this name, and torch with it: what follows takes its `get_mp_context` from there.
     "runtime.engine.fork.child",
     "runtime.engine.vllm_plugin",
     "vllm.entrypoints.cli.main",
@@ -84,4 +84,4 @@ _PLATFORM = {
 
 def modules(platform: str) -> tuple[str, ...]:
     """The modules to import on `platform` (`cpu`, `cuda`), in this order."""
-    return (*_FIRST, *_COMMAND_LINE, *_API_SERVER, *_ENGINE, *_PLATFORM[platform])
+    return (*FIRST, *_COMMAND_LINE, *_API_SERVER, *_ENGINE, *_PLATFORM[platform])

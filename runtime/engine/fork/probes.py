@@ -14,7 +14,7 @@ CACHE_ENV = "TORCHINDUCTOR_CACHE_DIR"
 
 
 class Probes:
-    """Begin once torch is imported; `join` before the first fork, for a thread does not pass to one."""
+    """Begin once torch is imported, lest two threads import it, each half; `join` before the first fork."""
 
     def __init__(self) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="pilotlight-probes-")
