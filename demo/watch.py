@@ -1,7 +1,8 @@
 """Looks at the machine's process table: which engine processes live under one `up`, and what is left of it at the end.
 
 Independent of what Pilotlight says of itself: an engine process is any descendant of the host process but the one that
-only holds vLLM's imports.
+only holds vLLM's imports, and what that one runs: compilers, which ask what the processor can do. An engine forked from
+it is the host's own child from its first instant on.
 """
 
 import threading
@@ -51,7 +52,7 @@ class Watch:
         """One look now."""
         at = self._clock()
         family = descendants([self._up])
-        engines = {each for each in descendants(filter(is_host, family)) if not imports_only(each)}
+        engines = engines_of(family)
         self._seen |= family
         sample = Sample(at, len(engines), sum(resident_bytes(process) for process in engines))
         self.samples.append(sample)
@@ -60,7 +61,7 @@ class Watch:
     def own_cpu_s(self) -> float:
         """Processor seconds that `up`, portal and host have used so far, engines not counted."""
         family = descendants([self._up]) | {self._up}
-        engines = {each for each in descendants(filter(is_host, family)) if not imports_only(each)}
+        engines = engines_of(family)
         total = 0.0
         for process in family - engines:
             with suppress(psutil.Error):
@@ -91,6 +92,13 @@ def descendants(roots: Iterable[psutil.Process]) -> set[psutil.Process]:
         with suppress(psutil.Error):
             found |= {process for process in root.children(recursive=True) if _lives(process)}
     return found
+
+
+def engines_of(family: Iterable[psutil.Process]) -> set[psutil.Process]:
+    """The engine processes among the descendants of the hosts in `family`."""
+    below = descendants(filter(is_host, family))
+    imports = {each for each in below if imports_only(each)}
+    return below - imports - descendants(imports)
 
 
 def imports_only(process: psutil.Process) -> bool:

@@ -20,8 +20,10 @@ PARENT = (
 )
 
 
-def family(*, with_host: bool) -> subprocess.Popen[bytes]:
-    middle = PARENT.format(arguments=[ENGINE])
+def family(*, with_host: bool, between: tuple[str, ...] | None = None) -> subprocess.Popen[bytes]:
+    """The `up`, a host or another child, and below it the engine; `between` them one more, with these last words."""
+    lowest = [ENGINE] if between is None else [PARENT.format(arguments=[ENGINE]), *between]
+    middle = PARENT.format(arguments=lowest)
     tail = ["-m", "runtime.host"] if with_host else []
     top = PARENT.format(arguments=[middle, *tail])
     process = subprocess.Popen([sys.executable, "-c", top], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -57,6 +59,22 @@ def test_other_descendants_are_no_engines() -> None:
     process = family(with_host=False)
     try:
         assert Watch(process.pid).look().engine_processes == 0
+    finally:
+        end(process)
+
+
+def test_the_holder_of_imports_and_the_compilers_it_runs_are_no_engines() -> None:
+    process = family(with_host=True, between=("-m", "runtime.engine.fork.server"))
+    try:
+        assert Watch(process.pid).look().engine_processes == 0
+    finally:
+        end(process)
+
+
+def test_an_engine_s_own_children_count_with_it() -> None:
+    process = family(with_host=True, between=("serve",))
+    try:
+        assert Watch(process.pid).look().engine_processes == 2
     finally:
         end(process)
 
