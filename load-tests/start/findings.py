@@ -8,7 +8,7 @@ from statistics import median
 from start.measured import BenchFailed, Start
 from start.plan import ARGS, Subject
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,10 @@ def from_json(text: str, where: str) -> Findings:
             raise BenchFailed(f"{where} has format {told['format']}, this bench reads {FORMAT}: measure it again")
         if tuple(told["args"]) != ARGS:
             raise BenchFailed(f"{where} was measured with {' '.join(told['args'])}, now it is {' '.join(ARGS)}")
-        starts = tuple(Start(**{**start, "tokens": tuple(start["tokens"])}) for start in told["starts"])
+        starts = tuple(
+            Start(**{**start, **{name: tuple(start[name]) for name in ("tokens", "beside")}})
+            for start in told["starts"]
+        )
         return Findings(starts, told["facts"], told["digests"], tuple(told["dropped"]))
     except (ValueError, KeyError, TypeError) as error:
         raise BenchFailed(f"{where} is no result of this bench ({type(error).__name__}: {error})") from error

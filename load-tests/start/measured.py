@@ -15,6 +15,7 @@ class Start:
     """`first_token_s`: spawn (or, for `fork`, the order) to the first token. `stages`: seconds by name.
 
     `attributed`: the share of T0 → T9 that stages name, for ours. `verdict`, `compile_s`: of the compile cache.
+    `beside`: the stages that readiness did not wait for, since something longer ran at the same time.
     """
 
     subject: Subject
@@ -27,3 +28,4 @@ class Start:
     verdict: str | None = None
     compile_s: float | None = None
     kind: str | None = None
+    beside: tuple[str, ...] = ()

@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import yaml
 
-from runtime.contract import EngineSpec, Lease, ServiceOrder, Warmth
+from activator_ext.core.overlap import Stretch, critical_path
+from runtime.contract import EngineSpec, Lease, Mark, ServiceOrder, StartRecord, Warmth
 from start.asked import first_token, greedy, wait_for
 from start.measured import BenchFailed, Start
 from start.plan import ARGS, Subject
@@ -115,6 +116,7 @@ class Ours:
             verdict=record["cache"]["verdict"],
             compile_s=record["cache"]["compile_s"],
             kind=record["kind"],
+            beside=_beside(StartRecord.model_validate(record)),
         )
 
     @contextlib.contextmanager
@@ -131,3 +133,13 @@ class Ours:
                 yield host
             finally:
                 host.close()
+
+
+def _beside(record: StartRecord) -> tuple[str, ...]:
+    """The stages that are on no part of the path to readiness."""
+    begun = record.marks[Mark.T0]
+    begins = [(stage.begun_at - begun).total_seconds() for stage in record.stages]
+    stretches = [Stretch(at, at + stage.elapsed_ms / 1000) for at, stage in zip(begins, record.stages, strict=True)]
+    path = critical_path(stretches, (record.marks[Mark.T9] - begun).total_seconds())
+    on_path = {link.index for link in path}
+    return tuple(stage.stage.value for index, stage in enumerate(record.stages) if index not in on_path)

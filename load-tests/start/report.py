@@ -1,6 +1,7 @@
 """The findings as tables for people."""
 
 from io import StringIO
+from statistics import median
 
 from rich.console import Console
 from rich.table import Table
@@ -9,6 +10,8 @@ from runtime.contract import Stage
 from start.findings import Findings, spread
 from start.measured import Start
 from start.plan import MEANING, SUBJECTS, Subject
+
+CAPTION = "in brackets: beside something longer in every round; stock names no more of its stages"
 
 
 def tables(found: Findings) -> str:
@@ -65,7 +68,7 @@ def _named(starts: tuple[Start, ...]) -> str:
 
 
 def _stages(found: Findings, model: str) -> Table:
-    table = Table("stage", *SUBJECTS, title=f"{model}: seconds by stage, medians (stock says no more of its stages)")
+    table = Table("stage", *SUBJECTS, title=f"{model}: seconds by stage, medians", caption=CAPTION)
     for stage in Stage:
         cells = [_cell(found, model, subject, stage) for subject in SUBJECTS]
         if any(cells):
@@ -74,5 +77,8 @@ def _stages(found: Findings, model: str) -> Table:
 
 
 def _cell(found: Findings, model: str, subject: Subject, stage: Stage) -> str:
-    known = [start.stages[stage.value] for start in found.of(model, subject) if stage.value in start.stages]
-    return f"{spread(known)[0]:.2f}" if known else ""
+    starts = [start for start in found.of(model, subject) if stage.value in start.stages]
+    if not starts:
+        return ""
+    text = f"{median(start.stages[stage.value] for start in starts):.2f}"
+    return f"({text})" if all(stage.value in start.beside for start in starts) else text

@@ -1,10 +1,10 @@
-"""One start as a text waterfall: where its seconds went, stage by stage, and what has no name."""
+"""One start as a text waterfall: where its seconds went, stage by stage, what they waited for, what has no name."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from textwrap import wrap
 
+from activator_ext.core.overlap import Stretch, critical_path, unnamed
 from activator_ext.core.visible import visible
 from runtime.contract import Mark, StageTime, StartRecord
 
@@ -16,50 +16,39 @@ _NAME_WIDTH = 19  # the longest stage, engine_construction
 _FIXED_WIDTH = 2 + _NAME_WIDTH + 8 + 3 + 8 + 8 + 11  # all columns but the bar
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Seconds from T0: [begin, end)."""
-
-    begin: float
-    end: float
-
-
 def waterfall(record: StartRecord, now: datetime, *, width: int = 80, ascii_only: bool = False) -> str:
-    """The start in `width` columns (at least 74), without colour; `now` ends the bars of a start under way."""
+    """The start in `width` columns (at least 74), without colour; `now` ends the bars of a start under way.
+
+    What the end waited for is drawn full; what ran beside that, and could have taken longer for nothing, is drawn thin.
+    """
     begin = min([*record.marks.values(), *(stage.begun_at for stage in record.stages)], default=now)
     begin = record.marks.get(Mark.T0, begin)
     total = max((_end(record, now) - begin).total_seconds(), 0.0)
     stages = [(stage, _stretch(stage, begin)) for stage in record.stages]
     gaps = unnamed([stretch for _, stretch in stages], total)
-    full, rest = ("#", ".") if ascii_only else ("█", "·")
+    path = critical_path([stretch for _, stretch in stages], total)
+    full, beside, rest = ("#", "=", ".") if ascii_only else ("█", "░", "·")
     bar_width = max(width, 74) - _FIXED_WIDTH
 
-    def row(name: str, at: str, stretches: Iterable[Stretch], char: str, took: float, span: str) -> str:
-        bar = _bar(stretches, total, bar_width, char)
+    def row(name: str, at: str, parts: Iterable[tuple[Stretch, str]], took: float, span: str) -> str:
+        bar = _bar(parts, total, bar_width)
         line = f"  {name:<{_NAME_WIDTH}}{at:>8} |{bar}|{took:8.2f}{_share(took, total):>8}{span:>11}"
         return line.rstrip()
 
     head = [line for text in _head(record, begin, gaps, total) for line in wrap(visible(text), max(width, 74))]
     lines = [*head, ""]
     lines.append(f"  {'stage':<{_NAME_WIDTH}}{'at s':>8}  {'':<{bar_width}} {'took s':>8}{'share':>8}{'span s':>11}")
-    for stage, stretch in sorted(stages, key=lambda pair: pair[1].begin):
+    for index, (stage, stretch) in sorted(enumerate(stages), key=lambda pair: pair[1][1].begin):
+        on_path = [(Stretch(link.begin, link.end), full) for link in path if link.index == index]
         took = stage.elapsed_ms / 1000
-        lines.append(row(stage.stage.value, f"{stretch.begin:.2f}", [stretch], full, took, _span(stage)))
-    lines.append(row("(no name)", "", gaps, rest, sum(gap.end - gap.begin for gap in gaps), ""))
+        parts = [(stretch, beside), *on_path]
+        lines.append(row(stage.stage.value, f"{stretch.begin:.2f}", parts, took, _span(stage)))
+    missing = sum(gap.end - gap.begin for gap in gaps)
+    lines.append(row("(no name)", "", [(gap, rest) for gap in gaps], missing, ""))
+    if any(beside in line for line in lines[len(head) :]):
+        lines += ["", f"  {full} what readiness waited for   {beside} beside it"]
     text = "\n".join([*lines, "", *_marks(record, begin, max(width, 74))])
     return text.replace("·", "-") if ascii_only else text
-
-
-def unnamed(named: Iterable[Stretch], total: float) -> list[Stretch]:
-    """The stretches of [0, total) that no stage covers; overlapping stages count once."""
-    gaps, reached = [], 0.0
-    for stretch in sorted(named, key=lambda each: each.begin):
-        if stretch.begin > reached:
-            gaps.append(Stretch(reached, min(stretch.begin, total)))
-        reached = max(reached, stretch.end)
-        if reached >= total:
-            return gaps
-    return [*gaps, Stretch(reached, total)]
 
 
 def _head(record: StartRecord, begin: datetime, gaps: list[Stretch], total: float) -> list[str]:
@@ -103,9 +92,10 @@ def _stretch(stage: StageTime, begin: datetime) -> Stretch:
     return Stretch(at, at + stage.elapsed_ms / 1000)
 
 
-def _bar(stretches: Iterable[Stretch], total: float, width: int, char: str) -> str:
+def _bar(parts: Iterable[tuple[Stretch, str]], total: float, width: int) -> str:
+    """Each stretch in its own character; a later one is drawn over an earlier one."""
     cells = [" "] * width
-    for stretch in stretches if total else ():
+    for stretch, char in parts if total else ():
         first = min(max(int(stretch.begin / total * width), 0), width - 1)
         # A stage of 10 ms in a start of 40 s is a hundredth of a cell: every stage shows one.
         last = min(max(round(stretch.end / total * width), first + 1), width)

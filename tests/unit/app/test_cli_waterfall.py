@@ -2,7 +2,7 @@
 
 import pytest
 
-from activator_ext.app.cli.waterfall import Stretch, unnamed, waterfall
+from activator_ext.app.cli.waterfall import waterfall
 from runtime.contract import Mark
 from tests.unit.app.fakes import NOW, failed_start, ready_start, seconds
 
@@ -12,12 +12,14 @@ ready in 20.00 s, 95.0% of it named · why: 1 waiting, 0 running
 
   stage                  at s                          took s   share     span s
   order                  0.00 |█                    |    0.50    2.5%
-  imports_api            0.50 |█████████            |    8.00   40.0%
+  imports_api            0.50 |█████░░░░            |    8.00   40.0%
   imports_core           4.50 |    ██████           |    5.00   25.0%
   weight_load           10.00 |          ███        |    2.00   10.0%   1.95 ok
   compile               12.00 |            ██████   |    5.00   25.0%   3.00 off
   golden_prompt         17.50 |                  ███|    2.50   12.5%
   (no name)                   |         ·       ·   |    1.00    5.0%
+
+  █ what readiness waited for   ░ beside it
 
   marks  T0 +0.00  T1 +0.50  T4 +0.50  T5 +12.00  T6 +17.00  T8 +20.00
          T9 +20.00"""
@@ -70,19 +72,3 @@ def test_control_characters_of_a_message_are_written_out() -> None:
     assert failure is not None
     start = failed_start().model_copy(update={"failure": failure.model_copy(update={"message": "\x1b[2J red"})})
     assert "\\x1b[2J red" in waterfall(start, NOW)
-
-
-@pytest.mark.parametrize(
-    ("named", "gaps"),
-    [
-        pytest.param([], [(0, 10)], id="nothing named"),
-        pytest.param([(0, 10)], [], id="all named"),
-        pytest.param([(0, 12)], [], id="named beyond the end"),
-        pytest.param([(2, 4), (6, 8)], [(0, 2), (4, 6), (8, 10)], id="gaps between"),
-        pytest.param([(6, 8), (0, 7)], [(8, 10)], id="overlap, any order"),
-        pytest.param([(0, 9), (2, 3)], [(9, 10)], id="one within another"),
-        pytest.param([(0, 5), (11, 12)], [(5, 10)], id="after the end"),
-    ],
-)
-def test_what_no_stage_covers(named: list[tuple[float, float]], gaps: list[tuple[float, float]]) -> None:
-    assert unnamed([Stretch(*each) for each in named], 10) == [Stretch(*each) for each in gaps]

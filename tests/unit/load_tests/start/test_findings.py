@@ -36,6 +36,16 @@ def found(**changes: Any) -> Findings:
     return replace(Findings(starts, FACTS, {"tiny": "d1"}), **changes)
 
 
+def test_a_stage_that_ran_beside_a_longer_one_in_every_round_is_in_brackets() -> None:
+    assert "(1.50)" not in tables(found())
+    others, forks = (
+        tuple(each for each in found().starts if (each.subject == "fork") is forked) for forked in (False, True)
+    )
+    always = tuple(replace(each, beside=("compile",)) for each in forks)
+    assert "(1.50)" in tables(found(starts=(*others, *always)))
+    assert "(1.50)" not in tables(found(starts=(*others, forks[0], *always[1:])))
+
+
 def test_the_last_line() -> None:
     assert json.loads(last_line(found())) == {
         "bench": "start",
@@ -71,7 +81,7 @@ def test_a_run_is_read_back() -> None:
     assert from_json(as_json(found()), "x") == found()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 1}', "null"])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 2}', "null"])
 def test_rubbish_is_refused(text: str) -> None:
     with pytest.raises(BenchFailed, match="x is no result of this bench"):
         from_json(text, "x")
@@ -79,7 +89,7 @@ def test_rubbish_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("changed", "words"),
-    [({"format": 2}, "has format 2"), ({"args": ["--max-model-len=9"]}, "was measured with --max-model-len=9")],
+    [({"format": 1}, "has format 1"), ({"args": ["--max-model-len=9"]}, "was measured with --max-model-len=9")],
 )
 def test_another_bench_is_refused(changed: dict[str, object], words: str) -> None:
     with pytest.raises(BenchFailed, match=words):
