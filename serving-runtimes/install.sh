@@ -64,11 +64,5 @@ mkdir -p /etc/pilotlight
 packages=$(dpkg-query -W -f '${Package} ${Version} ${Architecture}\n' | LC_ALL=C sort)
 printf 'sha256:%s\n' "$(printf '%s\n%s\n' "${base##*@}" "$packages" | sha256sum | cut -d' ' -f1)" >/etc/pilotlight/image
 
-cat >/usr/local/bin/pilotlight-engine <<END
-#!/bin/sh
-# -P: no module of the working directory is taken for one of ours.
-exec $(command -v "$python") -P -m runtime.host.dedicated "\$@"
-END
-chmod 0755 /usr/local/bin/pilotlight-engine
 pilotlight-engine --version >/dev/null || fail "pilotlight-engine does not run"
 say "done: pilotlight-engine $(pilotlight-engine --version), $(g++ --version | head -n1), image $(cat /etc/pilotlight/image)"

@@ -73,12 +73,8 @@ class Cluster:
 
     def __init__(self, root: Path) -> None:
         self.root, self._dir = root, str(root / "testbed")
-        (root / "bin").mkdir()
-        command = root / "bin" / "pilotlight-engine"
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m runtime.host.dedicated "$@"\n')
-        command.chmod(0o755)
         model(root / "models" / "chat", 3)
-        path = f"{root}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        path = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         image = {"command": ["pilotlight-engine"], "env": {"PATH": path, "PILOTLIGHT_PLATFORM": "cpu"}}
         images = root / "images.json"
         images.write_text(json.dumps({"*pilotlight-serving*": {**image, "binds": [str(root)]}}))
