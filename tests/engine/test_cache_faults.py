@@ -1,6 +1,5 @@
 """Real vLLM and its compile cache: used from a bundle, recompiled beside a useless one, dying of a poisoned one."""
 
-import asyncio
 import contextlib
 import shutil
 import subprocess
@@ -74,7 +73,7 @@ class Host:
         with contextlib.suppress(StartFailed):
             engine = await start.run()
             start.admit(utc_now())
-            await asyncio.gather(*filter(None, [start._publishing]))
+            await start.published()
             await engine.stop(5.0)
             await start.close()
         assert start.pid is None or not members(start.pid)

@@ -88,8 +88,7 @@ class Machine:
             engine = await start.run()
             try:
                 start.admit(utc_now())
-                assert start._publishing is not None
-                await start._publishing
+                await start.published()
             finally:
                 await engine.stop(0)
                 await start.close()

@@ -397,8 +397,7 @@ async def test_an_engine_that_dies_of_what_it_compiled_itself(tmp_path: Path) ->
     start = host.new()
     engine = await start.run()
     start.admit(utc_now())
-    assert start._publishing is not None
-    await start._publishing
+    await start.published()
     published = start.record.cache.published
     await engine.stop(0)
     numbers: dict[str, float | str] = {"how": "killed", "signal": "SIGSEGV"}

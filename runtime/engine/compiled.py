@@ -1,0 +1,84 @@
+"""The compiled code of one start: found before its engine begins, judged, published, and blamed where at fault."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+
+from runtime.cache.start_cache import StartCache
+from runtime.contract import EngineSpec, Failure, Mark, Stage
+from runtime.engine.dirs import EngineDirs
+from runtime.engine.launch import Launcher
+from runtime.engine.recorder import Recorder
+
+
+class CompiledCode:
+    """One start's. `find` first; where nobody keeps any code nothing is found, and the rest does nothing."""
+
+    def __init__(self, launcher: Launcher, recorder: Recorder) -> None:
+        self._launcher, self._recorder = launcher, recorder
+        self._cache: StartCache | None = None
+        self._publishing: asyncio.Task[None] | None = None
+
+    @property
+    def environment(self) -> Mapping[str, str] | None:
+        """Where the engine's caches lie; None: where it puts them itself."""
+        return self._cache.environment if self._cache is not None else None
+
+    async def find(self, spec: EngineSpec, dirs: EngineDirs, begun: datetime, no_fork: str | None) -> None:
+        """Look in the replica's own directory, then in the stores; `no_fork`: why the engine will be no fork."""
+        self._recorder.begin(Stage.CACHE_RESTORE, begun)
+        self._cache = await self._launcher.find_cache(spec, dirs)
+        self._recorder.end(Stage.CACHE_RESTORE, self._recorder.clock())
+        if self._cache is not None:
+            kind = self._launcher.kind_with(spec, cached=self._cache.found, no_fork=no_fork)
+            self._recorder.change(cache=self._cache.use, kind=kind)
+
+    def line(self, text: str) -> None:
+        """Take one line of the engine's output."""
+        if self._cache is not None:
+            self._cache.line(text)
+
+    async def proven(self) -> None:
+        """The engine has answered its golden prompt: the verdict."""
+        if self._cache is not None:
+            self._recorder.change(cache=await self._cache.proven(self._recorder.seconds(Stage.COMPILE)))
+
+    def publish(self) -> None:
+        """Offer what was compiled to the stores, beside the first requests: some megabytes, in a thread."""
+        if self._cache is not None:
+            self._publishing = asyncio.create_task(self._publish(self._cache))
+
+    async def published(self) -> None:
+        """Wait until stores were offered it."""
+        if self._publishing is not None:
+            await asyncio.shield(self._publishing)
+
+    async def blame(self, failure: Failure) -> None:
+        """Whether what lay in the cache is to blame, so that the next start does without."""
+        begun, shelf = self._recorder.reached(Mark.T4), self._launcher.shelf
+        if self._cache is None or shelf is None or begun is None:
+            return
+        if why := await shelf.blame(self._cache, failure, (failure.at - begun).total_seconds()):
+            self._recorder.change(cache=self._cache.noted(f"put aside: {why}"))
+
+    async def abandon(self, *, begun: bool) -> None:
+        """The start came to nothing; `begun`: an engine may have written."""
+        if self._cache is not None:
+            await self._cache.close(begun=begun)
+
+    async def close(self) -> None:
+        """The replica has ended: nothing of this is at work any more."""
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.gather(self._publishing, return_exceptions=True)
+        if self._cache is not None:
+            await self._cache.close()
+
+    async def _publish(self, cache: StartCache) -> None:
+        shelf, tokens = self._launcher.shelf, self._recorder.record.golden_tokens
+        if shelf is not None:
+            golden = None if tokens is None else hashlib.sha256(json.dumps(tokens).encode()).hexdigest()
+            compile_s = self._recorder.seconds(Stage.COMPILE)
+            self._recorder.change(cache=await shelf.publish(cache, golden=golden, compile_s=compile_s))

@@ -1,0 +1,64 @@
+"""Before an engine begins: its model is proven and read ahead, its compile cache found (T1 → T3)."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+
+from runtime.contract import EngineSpec, FailureCause, Mark, Stage
+from runtime.engine.compiled import CompiledCode
+from runtime.engine.dirs import EngineDirs
+from runtime.engine.recorder import Recorder
+from runtime.ready.fault import Fault
+from runtime.ready.golden import golden_key
+from runtime.ready.stamp import model_stamp
+from runtime.weights.integrity import Needs, prove_model
+from runtime.weights.read_ahead import ReadAhead, read_ahead
+
+
+@dataclass
+class Preparation:
+    """What one start finds before its engine begins; `run` once, `stop_reading` at any time.
+
+    `model_stamp`: how the model's files stood when the start looked at them first. `no_fork`: why its engine will be no
+    fork.
+    """
+
+    spec: EngineSpec
+    dirs: EngineDirs
+    recorder: Recorder
+    compiled: CompiledCode
+    no_fork: str | None = None
+    model_stamp: str | None = None
+    _ahead: ReadAhead | None = None
+
+    async def run(self, begun: datetime) -> None:
+        """Prove the model and find the compile cache, side by side: neither reads what the other does. Raises Fault."""
+        try:
+            self.dirs.make()
+        except OSError as error:
+            raise Fault(FailureCause.SPAWN_FAILED, f"the engine's directory cannot be made: {error}") from error
+        self.model_stamp = await asyncio.to_thread(model_stamp, self.spec.model)
+        caching = asyncio.create_task(self.compiled.find(self.spec, self.dirs, begun, self.no_fork))
+        try:
+            await self._prove_model(begun)
+            await caching
+        finally:
+            caching.cancel()
+            await asyncio.gather(caching, return_exceptions=True)
+
+    def stop_reading(self) -> None:
+        """The weights are in place, or nobody wants them any more."""
+        if self._ahead is not None:
+            self._ahead.stop()
+
+    async def _prove_model(self, begun: datetime) -> None:
+        self.recorder.begin(Stage.MODEL_CHECK, begun)
+        self.recorder.change()
+        facts = await prove_model(self.spec.model, Needs.of(self.spec.args), self.dirs.digests)
+        proven = self.recorder.clock()
+        self.recorder.carries(Stage.MODEL_CHECK, facts.weight_bytes)
+        self.recorder.carries(Stage.WEIGHT_LOAD, facts.weight_bytes)
+        self.recorder.reach(Mark.T3, proven)
+        self._ahead = read_ahead(facts)
+        self.recorder.end(Stage.MODEL_CHECK, proven)
+        self.recorder.change(model_digest=facts.digest, golden_key=golden_key(facts.digest, self.spec))
