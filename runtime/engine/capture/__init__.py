@@ -1,0 +1,1 @@
+"""Capture sizes of CUDA graphs, from the batches that a service has computed."""

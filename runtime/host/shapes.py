@@ -1,0 +1,79 @@
+"""The capture sizes of one host's services: what engines computed is kept, and the next starts get sizes by it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from runtime.contract import EngineSpec
+from runtime.engine.capture.choice import Choice, choose
+from runtime.engine.capture.given import given
+from runtime.engine.capture.record import NAME, Record, read, write
+
+FLAG = "--cudagraph-capture-sizes"
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """The spec that an engine is started from, and why it has these sizes or vLLM's own."""
+
+    spec: EngineSpec
+    why: str
+
+
+@dataclass
+class _Known:
+    record: Record
+    choice: Choice
+
+
+class Shapes:
+    """`root`: the host's directory, with one below it for each service, which no other process writes to.
+
+    What could not be read or written is begun anew; nothing here fails a start.
+    """
+
+    def __init__(self, root: Path, clock: Callable[[], datetime]) -> None:
+        self._root, self._clock = root, clock
+        self._known: dict[str, _Known] = {}
+
+    def shaped(self, spec: EngineSpec) -> Shaped:
+        """`spec` with the capture sizes of its service; as it is where vLLM's own stay."""
+        limits = given(spec)
+        if limits.why_not is not None:
+            return Shaped(spec, f"vLLM's own sizes: {limits.why_not}")
+        choice = self._of(spec.service, limits.max_num_seqs).choice
+        if choice.sizes is None:
+            return Shaped(spec, choice.why)
+        args = (*spec.args, FLAG, *map(str, choice.sizes))
+        return Shaped(spec.model_copy(update={"args": args}), choice.why)
+
+    def note(self, spec: EngineSpec, steps: Mapping[int, float]) -> None:
+        """An engine of `spec` (as ordered) computed these steps; the next start's sizes are chosen with them."""
+        limits = given(spec)
+        if not steps or limits.why_not is not None:
+            return
+        known = self._of(spec.service, limits.max_num_seqs)
+        known.record = known.record.with_steps(steps, self._clock())
+        self._choose(known, limits.max_num_seqs)
+        write(self._root / spec.service / NAME, known.record)
+
+    def forget(self, service: str) -> None:
+        """The service is gone, and its directory with it."""
+        self._known.pop(service, None)
+
+    def _of(self, service: str, max_num_seqs: int) -> _Known:
+        known = self._known.get(service)
+        if known is None:
+            known = self._known[service] = _Known(read(self._root / service / NAME), Choice(None, ""))
+            self._choose(known, max_num_seqs)
+        elif known.record.max_num_seqs != max_num_seqs:
+            self._choose(known, max_num_seqs)
+        return known
+
+    def _choose(self, known: _Known, max_num_seqs: int) -> None:
+        """Sizes that were chosen for another limit are none: that start compiles anyway."""
+        before = known.record
+        present = before.sizes if before.max_num_seqs == max_num_seqs else None
+        known.choice = choose(before.steps, max_num_seqs, present)
+        known.record = Record(before.steps, before.at, max_num_seqs, known.choice.sizes)

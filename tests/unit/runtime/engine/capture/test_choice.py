@@ -1,0 +1,71 @@
+"""When a service's sizes change, and when they stay: each change costs a compile."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.engine.capture.choice import ENOUGH_STEPS, SAVED, choose
+from runtime.engine.capture.sizes import Steps, capture_sizes, own_sizes, padding
+
+QUIET = {1: 6000.0, 2: 2000.0, 4: 1000.0, 8: 1000.0}
+
+
+def test_too_little_seen_is_vllm_s_own() -> None:
+    choice = choose({1: 37.0}, 64, None)
+    assert choice.sizes is None
+    assert choice.why == "vLLM's own sizes: 37 steps seen, fewer than 1000"
+
+
+def test_too_little_left_keeps_what_was_chosen() -> None:
+    choice = choose({1: 37.0}, 64, (1, 8, 64))
+    assert choice.sizes == (1, 8, 64)
+    assert choice.why == "1 8 64, as before: 37 steps seen, fewer than 1000"
+
+
+def test_a_first_set_has_at_most_half_of_vllm_s_own_and_pads_no_more() -> None:
+    choice = choose(QUIET, 64, None)
+    assert choice.sizes == (1, 2, 4, 8, 64)
+    assert len(own_sizes(64)) == 19
+    assert choice.why == "1 2 4 8 64 of 10000 steps; 0.0% padded, with vLLM's own 19 0.0%"
+
+
+def test_nothing_is_won_over_a_small_set_of_vllm_s_own() -> None:
+    choice = choose(QUIET, 8, None)
+    assert choice.sizes is None
+    assert choice.why == (
+        "vLLM's own sizes: 1 2 4 8 would save too little of 10000 steps; 0.0% padded, with vLLM's own 5 0.0%"
+    )
+
+
+def test_another_set_must_save_a_tenth_of_padding() -> None:
+    """The service grew from 8 to 24 at a time: 24 padded to 64 is 40 of 24."""
+    grown = QUIET | {24: 5000.0}
+    choice = choose(grown, 64, (1, 2, 4, 8, 64))
+    assert choice.sizes == (1, 2, 4, 8, 24, 64)
+    assert choose(QUIET | {24: 10.0}, 64, (1, 2, 4, 8, 64)).sizes == (1, 2, 4, 8, 64)
+
+
+def test_another_set_may_bring_graphs_to_steps_without() -> None:
+    """128 of one prompt and the answers: beyond 64, within vLLM's own."""
+    choice = choose(QUIET | {128: 2000.0}, 64, (1, 2, 4, 8, 64))
+    assert choice.sizes == (1, 2, 4, 8, 64, 128)
+
+
+steps_seen = st.dictionaries(st.integers(1, 600), st.integers(1, 10**6).map(float), max_size=30)
+
+
+@given(steps=steps_seen, seqs=st.integers(1, 512))
+def test_what_was_chosen_stays_while_nothing_changes(steps: Steps, seqs: int) -> None:
+    first = choose(steps, seqs, None).sizes
+    assert choose(steps, seqs, first).sizes == first
+
+
+@given(steps=steps_seen, later=steps_seen, seqs=st.integers(1, 512))
+def test_a_change_of_mind_is_worth_it(steps: Steps, later: Steps, seqs: int) -> None:
+    first = choose(steps, seqs, None).sizes
+    then = choose(later, seqs, first).sizes
+    if first is None or then == first:
+        return
+    assert then == capture_sizes(later, seqs)
+    assert sum(later.values()) >= ENOUGH_STEPS
+    reach = {tokens: count for tokens, count in later.items() if tokens > first[-1]}
+    assert padding(later, first) - padding(later, then) >= SAVED or sum(reach.values()) > 0
