@@ -6,8 +6,10 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 
+from runtime.cache import startup_plan
 from runtime.cache.start_cache import StartCache
 from runtime.contract import EngineSpec, Failure, Mark, Stage
+from runtime.engine.argv import engine_arguments
 from runtime.engine.dirs import EngineDirs
 from runtime.engine.launch import Launcher
 from runtime.engine.recorder import Recorder
@@ -19,12 +21,14 @@ class CompiledCode:
     def __init__(self, launcher: Launcher, recorder: Recorder) -> None:
         self._launcher, self._recorder = launcher, recorder
         self._cache: StartCache | None = None
+        self._plan_for: tuple[str, ...] | None = None
+        self._plan: Mapping[str, str] = {}
         self._publishing: asyncio.Task[None] | None = None
 
     @property
     def environment(self) -> Mapping[str, str] | None:
         """Where the engine's caches lie; None: where it puts them itself."""
-        return self._cache.environment if self._cache is not None else None
+        return {**self._cache.environment, **self._plan} if self._cache is not None else None
 
     async def find(self, spec: EngineSpec, dirs: EngineDirs, begun: datetime, no_fork: str | None) -> None:
         """Look in the replica's own directory, then in the stores; `no_fork`: why the engine will be no fork."""
@@ -32,6 +36,7 @@ class CompiledCode:
         self._cache = await self._launcher.find_cache(spec, dirs)
         self._recorder.end(Stage.CACHE_RESTORE, self._recorder.clock())
         if self._cache is not None:
+            await self._take_plan(self._cache, spec)
             kind = self._launcher.kind_with(spec, cached=self._cache.found, no_fork=no_fork)
             self._recorder.change(cache=self._cache.use, kind=kind)
 
@@ -43,7 +48,10 @@ class CompiledCode:
     async def proven(self) -> None:
         """The engine has answered its golden prompt: the verdict."""
         if self._cache is not None:
-            self._recorder.change(cache=await self._cache.proven(self._recorder.seconds(Stage.COMPILE)))
+            use = await self._cache.proven(self._recorder.seconds(Stage.COMPILE))
+            if self._plan_for is not None and use.verdict is not None:
+                await asyncio.to_thread(startup_plan.settle, self._cache.root.path, self._plan_for, use.verdict)
+            self._recorder.change(cache=use)
 
     def publish(self) -> None:
         """Offer what was compiled to the stores, beside the first requests: some megabytes, in a thread."""
@@ -75,6 +83,14 @@ class CompiledCode:
             await asyncio.gather(self._publishing, return_exceptions=True)
         if self._cache is not None:
             await self._cache.close()
+
+    async def _take_plan(self, cache: StartCache, spec: EngineSpec) -> None:
+        """Only CUDA's worker knows plans; a service that says itself whether it wants them is left alone."""
+        if spec.platform == "cuda" and startup_plan.ENABLE_ENV not in spec.env:
+            self._plan_for = engine_arguments(spec, 1, None)
+            self._plan = await asyncio.to_thread(
+                startup_plan.prepare, cache.root.path, self._plan_for, compiled=cache.found
+            )
 
     async def _publish(self, cache: StartCache) -> None:
         shelf, tokens = self._launcher.shelf, self._recorder.record.golden_tokens

@@ -108,6 +108,7 @@ def main() -> None:
             time.sleep(ways.get("start_s", 0.0))
             if ways.get("compiles"):
                 ways |= _compile(rest, ways)
+                _startup_plan()
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(FakeServer(args, ways).run())
 
@@ -156,6 +157,19 @@ def _compile(arguments: list[str], ways: dict[str, Any]) -> dict[str, Any]:
     path.write_bytes(made)
     say("Worker", f"saved AOT compiled function to {path}")
     return {}
+
+
+def _startup_plan() -> None:
+    """Take the plan that is there or leave one, as the CUDA worker does: whatever arguments it was made with."""
+    path = Path(os.environ["VLLM_CACHE_ROOT"], "startup_plan", "startup_plan_0123456789abcdef.json")
+    if os.environ.get("VLLM_ENABLE_STARTUP_PLAN") != "1":
+        return
+    if path.exists():
+        say("Worker", f"Applying persisted startup plan (fingerprint 0123456789abcdef): {path.read_text()}")
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"schema": 1}')
+    say("Worker", f"Saved startup plan to {path}")
 
 
 def say(process: str, text: str, *, level: str = "INFO") -> None:
