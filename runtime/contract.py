@@ -226,6 +226,7 @@ class StartRecord(_Wire):
     `outcome` None: under way. A failed start has no `ready_s` and is no sample of stage times. `ended`: how an engine
     that had become ready ended; None while it serves, and where it was stopped on purpose. `forked`: the engine
     is a fork of a process that had imported vLLM; `spawned_because`: why it is none where one was asked for.
+    `shapes`: which sizes its CUDA graphs have, and why.
     """
 
     id: str
@@ -246,6 +247,7 @@ class StartRecord(_Wire):
     why: str = ""
     forked: bool = False
     spawned_because: str | None = None
+    shapes: str = ""
     cache: CacheUse = CacheUse()
 
 

@@ -8,6 +8,7 @@ first worker that speaks counts.
 from collections.abc import Mapping
 
 from runtime.contract import EngineSpec, Mark, Stage
+from runtime.engine.capture.steps import BUCKET_ARGS
 from runtime.engine.platforms import COMMON_CHECKS, COMMON_LINES, LineRule, SpanCheck, SpanEdge, SpanRule, rule
 
 _LINES: tuple[LineRule, ...] = (
@@ -51,9 +52,9 @@ class Cuda:
     checks = _CHECKS
 
     def args(self, spec: EngineSpec) -> tuple[str, ...]:
-        """Nothing: vLLM takes the GPUs that CUDA_VISIBLE_DEVICES shows it."""
+        """Steps counted finely enough to choose capture sizes. vLLM takes the GPUs that CUDA_VISIBLE_DEVICES shows."""
         del spec
-        return ()
+        return BUCKET_ARGS
 
     def env(self, spec: EngineSpec) -> Mapping[str, str]:
         """Nothing of our own."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 
 from runtime.contract import EngineSpec, Failure, FailureCause
+from runtime.engine.capture.steps import steps_of
 from runtime.engine.ending import End, died
 from runtime.engine.lines import excerpt
 from runtime.engine.oom import OomWindow
@@ -32,6 +33,12 @@ TERM_GRACE_S = 15.0
 _GAUGE = re.compile(r"^vllm:num_requests_(?:running|waiting)(?:\{[^}]*\})?\s+(?P<value>[\d.eE+-]+)\s*$", re.MULTILINE)
 
 
+def _busy(metrics: str) -> int | None:
+    """Requests that vLLM runs or queues; None where the metrics do not tell."""
+    values = [float(found["value"]) for found in _GAUGE.finditer(metrics)]
+    return round(sum(values)) if values else None
+
+
 class RunningEngine:
     """One engine that serves at `url`; `pid` leads its process group."""
 
@@ -52,7 +59,7 @@ class RunningEngine:
 
     async def in_flight(self) -> int | None:
         """Requests that it runs, queues, still reads or sends, by its metrics and its gate; None: it does not say."""
-        running, inside = await self._running(), await self.gate.in_flight()
+        running, inside = _busy(await self._metrics()), await self.gate.in_flight()
         return running if running is None or inside is None else max(running, inside)
 
     async def warm(self, spec: EngineSpec) -> bool:
@@ -64,14 +71,17 @@ class RunningEngine:
         """No longer call itself ready to whoever asks; requests still pass until `stop`."""
         await self.gate.move(State.LEAVING)
 
-    async def _running(self) -> int | None:
+    async def steps(self) -> dict[int, float]:
+        """How many steps it has computed so far, by their tokens; empty where it does not say."""
+        return steps_of(await self._metrics())
+
+    async def _metrics(self) -> str:
+        """Its own metrics; empty where it does not answer."""
         try:
-            async with client(self.url, METRICS_TIMEOUT_S) as http:
-                response = await http.get("/metrics")
+            async with client(self.url, METRICS_TIMEOUT_S, self.gate.headers) as http:
+                return (await http.get("/metrics")).text
         except httpx.RequestError:
-            return None
-        values = [float(found["value"]) for found in _GAUGE.finditer(response.text)]
-        return round(sum(values)) if values else None
+            return ""
 
     async def wait(self) -> Failure:
         """Wait until the engine's leader has ended, or the engine is frozen; nothing of its group is left then."""

@@ -77,6 +77,7 @@ class EngineStart:
         clock: Callable[[], datetime] = utc_now,
         launcher: Launcher,
         no_fork: str | None = None,
+        shapes: str = "",
     ) -> None:
         self._spec, self._dirs, self._clock = spec, dirs, clock
         self._launcher, self._no_fork = launcher, no_fork
@@ -93,6 +94,7 @@ class EngineStart:
             kind=launcher.kind(spec, dirs, no_fork),
             why=why,
             spawned_because=no_fork,
+            shapes=shapes,
         )
         self._recorder = Recorder(
             record,

@@ -34,6 +34,7 @@ from runtime.host.alike import spec_digest
 from runtime.host.engine_options import EngineOptions, read_options
 from runtime.host.replica import Replica
 from runtime.host.retry import NO_FAILURES, no_fork_after, wait_s
+from runtime.host.shapes import Shapes
 
 BEAT_S = 5.0
 """How often the file `beat` in the root is touched: a liveness probe that looks at its age asks whether this lives."""
@@ -68,6 +69,7 @@ class Dedicated:
         self._options, self._launcher = options, launcher
         self._asked_at, self._why = begun_at, "its pod began"
         self._spans = SpanReceiver()
+        self._shapes = Shapes(options.root, _now)
         self._name = f"{os.uname().nodename[:40]}-{os.getpid()}-{int(begun_at.timestamp())}"
         self._generation = 0
         self._row, self._no_fork = NO_FAILURES, None if options.fork else "it was told not to"
@@ -112,8 +114,9 @@ class Dedicated:
         spec, base = self._options.spec, self._options.root / self._options.spec.service / "0"
         ended: asyncio.Future[Failure | None] = asyncio.get_running_loop().create_future()
         self._generation += 1
+        shaped = self._shapes.shaped(spec)
         start = EngineStart(
-            spec=spec,
+            spec=shaped.spec,
             start_id=f"{self._name}-{self._generation}",
             replica=replica_id(spec.service, 0),
             dirs=EngineDirs(cache=base / "cache", log=base / "engine.log", run=base / "run"),
@@ -125,16 +128,18 @@ class Dedicated:
             clock=_now,
             launcher=self._launcher,
             no_fork=self._no_fork,
+            shapes=shaped.why,
         )
         self._replica = Replica(
             start=start,
-            spec=spec,
+            spec=shaped.spec,
             digest=spec_digest(spec),
             ordinal=0,
             clock=_now,
             on_change=lambda: None,
             on_end=lambda _, failure: ended.set_result(failure),
             let_go_s=self._options.let_go_s,
+            on_steps=self._shapes.taker(spec),
         )
         self._replica.begin()
         return await ended

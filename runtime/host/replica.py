@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from runtime.contract import EngineSpec, Failure, ReplicaView, StartRecord, Warmth
+from runtime.engine.capture.steps import Tally
 from runtime.engine.start import EngineStart, RunningEngine, StartFailed
 from runtime.host.plan import Held, Phase
 
+LOOK_S = 60.0
+"""How often a serving engine is asked what it has computed: what a crash may lose."""
 LET_GO_S = 2.0
 """From being told to stop to the first step towards it.
 
@@ -22,7 +25,7 @@ class Replica:
 
     `on_change` is called after each change of what `view` shows; `on_end` once, when the process tree is gone, with
     the failure that ended it (None: stopped on purpose). `let_go_s`: how long whoever sends requests may take to learn
-    that this replica goes.
+    that this replica goes. `on_steps` is told what the engine computed, by tokens of a step; None: nobody asks.
     """
 
     def __init__(
@@ -36,12 +39,14 @@ class Replica:
         on_change: Callable[[], None],
         on_end: Callable[["Replica", Failure | None], None],
         let_go_s: float = LET_GO_S,
+        on_steps: Callable[[Mapping[int, float]], None] | None = None,
     ) -> None:
         self._start = start
         self._spec = spec
         self._clock = clock
         self._on_change = on_change
         self._on_end = on_end
+        self._on_steps = on_steps
         self._since = clock()
         self._stopping = asyncio.Event()
         self._drain_s = spec.drain_timeout_s
@@ -141,19 +146,34 @@ class Replica:
         died = asyncio.create_task(engine.wait())
         stop = asyncio.create_task(self._stopping.wait())
         warm = asyncio.create_task(self._warm(engine))
+        tally = Tally()
+        look = asyncio.create_task(self._look_on(engine, tally))
         try:
             await asyncio.wait({died, stop}, return_when=asyncio.FIRST_COMPLETED)
             warm.cancel()
+            look.cancel()
             if died.done() and not self._stopping.is_set():
                 return died.result()
+            await self._look(engine, tally)
             await asyncio.gather(engine.leave(), asyncio.wait({died}, timeout=self._let_go_s))
             return None
         finally:
             stop.cancel()
             warm.cancel()
+            look.cancel()
             # Also after a death: what is left of the process group must go, or an ordinal would be free too early.
             await engine.stop(self._drain_s if self._stopping.is_set() else 0.0)
             died.cancel()
+
+    async def _look_on(self, engine: RunningEngine, tally: Tally) -> None:
+        while True:
+            await self._look(engine, tally)
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self, engine: RunningEngine, tally: Tally) -> None:
+        """Tell what the engine has computed since the last look."""
+        if self._on_steps is not None and (new := tally.new(await engine.steps())):
+            self._on_steps(new)
 
     async def _warm(self, engine: RunningEngine) -> None:
         if await engine.warm(self._spec):

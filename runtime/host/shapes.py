@@ -48,15 +48,23 @@ class Shapes:
         args = (*spec.args, FLAG, *map(str, choice.sizes))
         return Shaped(spec.model_copy(update={"args": args}), choice.why)
 
-    def note(self, spec: EngineSpec, steps: Mapping[int, float]) -> None:
-        """An engine of `spec` (as ordered) computed these steps; the next start's sizes are chosen with them."""
+    def taker(self, spec: EngineSpec) -> Callable[[Mapping[int, float]], None] | None:
+        """Where to tell the steps that engines of `spec`, as it was ordered, compute; None where sizes are not ours.
+
+        The sizes of the next start are chosen with them.
+        """
         limits = given(spec)
-        if not steps or limits.why_not is not None:
-            return
-        known = self._of(spec.service, limits.max_num_seqs)
-        known.record = known.record.with_steps(steps, self._clock())
-        self._choose(known, limits.max_num_seqs)
-        write(self._root / spec.service / NAME, known.record)
+        if limits.why_not is not None:
+            return None
+
+        def take(steps: Mapping[int, float]) -> None:
+            # A replica of an older spec serves on for a while: its steps count, its limit no longer does.
+            known = self._known.get(spec.service) or self._of(spec.service, limits.max_num_seqs)
+            known.record = known.record.with_steps(steps, self._clock())
+            self._choose(known, known.record.max_num_seqs or limits.max_num_seqs)
+            write(self._root / spec.service / NAME, known.record)
+
+        return take
 
     def forget(self, service: str) -> None:
         """The service is gone, and its directory with it."""

@@ -28,6 +28,7 @@ from runtime.host.model_watch import ModelWatch
 from runtime.host.plan import Phase, Start, Stop, plan
 from runtime.host.replica import Replica
 from runtime.host.retry import NO_FAILURES, Row, no_fork_after, wait_s
+from runtime.host.shapes import Shapes
 
 # Finished starts that the view still shows, so that a controller that was away can record them.
 KEPT_STARTS = 32
@@ -83,6 +84,7 @@ class Supervisor:
         self._retries: dict[str, asyncio.TimerHandle] = {}
         self._due: deque[str] = deque()
         self._models = ModelWatch()
+        self._shapes = Shapes(root, clock)
         self.stopping = False
         self.lease_until: datetime | None = None
 
@@ -188,7 +190,8 @@ class Supervisor:
         if service is None or self.stopping:
             return
         # Kept, not asked for in each view: it reads a file, and only what leads here can change it.
-        service.next_kind = self._launcher.kind(service.spec, self._dirs(name, 0), service.no_fork)
+        shaped = self._shapes.shaped(service.spec).spec
+        service.next_kind = self._launcher.kind(shaped, self._dirs(name, 0), service.no_fork)
         steps = plan(
             wanted=service.wanted,
             digest=service.digest,
@@ -207,14 +210,16 @@ class Supervisor:
             self._try_anew(name, service)
             del self._services[name]
             self._launcher.drop(name)
+            self._shapes.forget(name)
             shutil.rmtree(self._root / name, ignore_errors=True)
         self._changed()
 
     def _start(self, name: str, service: _Service, ordinal: int) -> None:
         self._generation += 1
-        dirs = self._dirs(name, ordinal)
+        dirs, ordered = self._dirs(name, ordinal), service.spec
+        shaped = self._shapes.shaped(ordered)
         start = EngineStart(
-            spec=service.spec,
+            spec=shaped.spec,
             start_id=f"{self._host}-{self._generation}",
             replica=replica_id(name, ordinal),
             dirs=dirs,
@@ -227,15 +232,17 @@ class Supervisor:
             clock=self._clock,
             launcher=self._launcher,
             no_fork=service.no_fork,
+            shapes=shaped.why,
         )
         replica = Replica(
             start=start,
-            spec=service.spec,
+            spec=shaped.spec,
             digest=service.digest,
             ordinal=ordinal,
             clock=self._clock,
             on_change=lambda: self._after_change(name),
             on_end=lambda r, failure: self._ended(name, r, failure),
+            on_steps=self._shapes.taker(ordered),
         )
         service.replicas[ordinal] = replica
         self._idle.clear()

@@ -28,6 +28,7 @@ model directory that passes the model check. Behaviour comes from `MODEL/fake.js
                    or writes it, and says of it what vLLM says. What an artifact holds in place of what it wrote:
                    POISON ends it by SIGSEGV, RAISES by an exception, WRONG changes its answers, anything else is
                    compiled again. "new": it looks for an artifact of another name at each start
+    steps          what each completion adds to the steps that /metrics counts by tokens: {"8": 100}    default none
     artifact_bytes size of an artifact, which no compressor makes smaller            default 0
 
 Stages are those of `STAGES` below. Tokens are sha256 over prompt and weight bytes, so that the same directory always
@@ -187,6 +188,7 @@ class FakeServer:
         files = sorted(args.model.glob("*.safetensors"))
         self._content = hashlib.sha256(b"".join(f.read_bytes() for f in files)).digest()
         self._running = 0
+        self._completions_done = 0
         self._door = Door(given_credential(os.environ), datetime.now(UTC))
         self._count = itertools.count(1)
         self._stop = asyncio.Event()
@@ -269,7 +271,18 @@ class FakeServer:
             text="# TYPE vllm:num_requests_running gauge\n"
             f"vllm:num_requests_running{label} {float(self._running)}\n"
             f"vllm:num_requests_waiting{label} 0.0\n"
-            f'vllm:num_requests_waiting_by_reason{{engine="0",reason="capacity"}} 0.0\n'
+            f'vllm:num_requests_waiting_by_reason{{engine="0",reason="capacity"}} 0.0\n' + self._steps()
+        )
+
+    def _steps(self) -> str:
+        """vLLM's histogram of tokens of a step: cumulative counts."""
+        edges = sorted(
+            (int(edge), count * self._completions_done) for edge, count in self._ways.get("steps", {}).items()
+        )
+        cumulative = itertools.accumulate(count for _, count in edges)
+        return "".join(
+            f'vllm:iteration_tokens_total_bucket{{engine="0",le="{edge}.0"}} {float(count)}\n'
+            for (edge, _), count in zip(edges, cumulative, strict=True)
         )
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
@@ -298,6 +311,7 @@ class FakeServer:
             return web.json_response(self._whole(body, tokens, chat=chat))
         finally:
             self._running -= 1
+            self._completions_done += 1
 
     def _tokens(self, prompt: str, wanted: int) -> list[int]:
         salt = str(next(self._count)) if self._ways.get("flaky_golden") else ""

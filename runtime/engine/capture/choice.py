@@ -31,21 +31,20 @@ class Choice:
 def choose(steps: Steps, max_num_seqs: int, present: tuple[int, ...] | None) -> Choice:
     """The sizes of the next start. `present`: those chosen before for this `max_num_seqs`, None for vLLM's own."""
     seen = sum(steps.values())
+    own = own_sizes(max_num_seqs)
     if seen < ENOUGH_STEPS:
-        rest = "vLLM's own sizes" if present is None else f"{_told(present)}, as before"
-        return Choice(present, f"{rest}: {seen:.0f} steps seen, fewer than {ENOUGH_STEPS:.0f}")
-    held = present or own_sizes(max_num_seqs)
-    best = capture_sizes(steps, max_num_seqs)
+        kept = "vLLM's own sizes" if present is None else f"{_told(present)}, as before"
+        return Choice(present, f"{kept}: {seen:.0f} steps seen, fewer than {ENOUGH_STEPS:.0f}")
+    best, held = capture_sizes(steps, max_num_seqs), present or own
     before, after = padding(steps, held), padding(steps, best)
     graphs = without_graph(steps, held, max_num_seqs) - without_graph(steps, best, max_num_seqs)
-    figures = f"of {seen:.0f} steps; {after:.1%} padded, with {_told(held, present)} {before:.1%}"
-    fewer = present is None and len(best) <= FEWER * len(held) and after <= before + MORE_PADDING
-    if fewer or before - after >= SAVED or graphs >= GRAPHLESS:
+    figures = f"of {seen:.0f} steps: {after:.1%} padded; vLLM's own {len(own)} sizes: {padding(steps, own):.1%}"
+    fewer = present is None and len(best) <= FEWER * len(own) and after <= before + MORE_PADDING
+    if best == present or fewer or before - after >= SAVED or graphs >= GRAPHLESS:
         return Choice(best, f"{_told(best)} {figures}")
-    rest = "vLLM's own sizes" if present is None else f"{_told(present)}, as before"
-    return Choice(present, f"{rest}: {_told(best)} would save too little {figures}")
+    kept = "vLLM's own sizes" if present is None else f"{_told(present)}, as before, {before:.1%} padded"
+    return Choice(present, f"{kept}; too little is won by {_told(best)} {figures}")
 
 
-def _told(sizes: tuple[int, ...], present: tuple[int, ...] | None = ()) -> str:
-    """The sizes as words; those that vLLM has by itself are many, so their number."""
-    return f"vLLM's own {len(sizes)}" if present is None else " ".join(map(str, sizes))
+def _told(sizes: tuple[int, ...]) -> str:
+    return " ".join(map(str, sizes))

@@ -58,7 +58,12 @@ class Tally:
         self._last: Mapping[int, float] | None = None
 
     def new(self, counts: Mapping[int, float]) -> dict[int, float]:
-        """Steps since the last look. The first look is where counting begins: a golden prompt is no traffic."""
+        """Steps since the last look. The first look is where counting begins: a golden prompt is no traffic.
+
+        `counts` empty: it could not be looked at, and the next look tells.
+        """
+        if not counts:
+            return {}
         last, self._last = self._last, counts
         if last is None:
             return {}

@@ -25,14 +25,14 @@ def test_a_first_set_has_at_most_half_of_vllm_s_own_and_pads_no_more() -> None:
     choice = choose(QUIET, 64, None)
     assert choice.sizes == (1, 2, 4, 8, 64)
     assert len(own_sizes(64)) == 19
-    assert choice.why == "1 2 4 8 64 of 10000 steps; 0.0% padded, with vLLM's own 19 0.0%"
+    assert choice.why == "1 2 4 8 64 of 10000 steps: 0.0% padded; vLLM's own 19 sizes: 0.0%"
 
 
 def test_nothing_is_won_over_a_small_set_of_vllm_s_own() -> None:
     choice = choose(QUIET, 8, None)
     assert choice.sizes is None
     assert choice.why == (
-        "vLLM's own sizes: 1 2 4 8 would save too little of 10000 steps; 0.0% padded, with vLLM's own 5 0.0%"
+        "vLLM's own sizes; too little is won by 1 2 4 8 of 10000 steps: 0.0% padded; vLLM's own 5 sizes: 0.0%"
     )
 
 
@@ -41,7 +41,12 @@ def test_another_set_must_save_a_tenth_of_padding() -> None:
     grown = QUIET | {24: 5000.0}
     choice = choose(grown, 64, (1, 2, 4, 8, 64))
     assert choice.sizes == (1, 2, 4, 8, 24, 64)
-    assert choose(QUIET | {24: 10.0}, 64, (1, 2, 4, 8, 64)).sizes == (1, 2, 4, 8, 64)
+    kept = choose(QUIET | {24: 50.0}, 64, (1, 2, 4, 8, 64))
+    assert kept.sizes == (1, 2, 4, 8, 64)
+    assert kept.why == (
+        "1 2 4 8 64, as before, 8.6% padded; too little is won by 1 2 4 8 24 64 of 10050 steps: 0.0% padded;"
+        " vLLM's own 19 sizes: 0.0%"
+    )
 
 
 def test_another_set_may_bring_graphs_to_steps_without() -> None:
