@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from activator_ext.adapters.local import annotations, documents, policies
+from activator_ext.adapters.local.batches import limited
 from activator_ext.adapters.local.containers import MAIN, EngineContainer, Layer, main_container, merge, own_container
 from activator_ext.adapters.local.documents import Document, Where, Word
 from activator_ext.adapters.local.durations import seconds
@@ -143,7 +144,7 @@ def _engine(
         service=str(entry.id),
         served_names=tuple(dict.fromkeys([str(entry.id), entry.id.name, *given])),
         model=source.model,
-        args=tuple(source.fill(arg) for arg in parsed.args),
+        args=limited([source.fill(arg) for arg in parsed.args], entry.service.spec.predictor.container_concurrency),
         env={name: source.fill(value) for name, value in env.items()},
         platform=around.platform,
         golden=policies.golden(policy),

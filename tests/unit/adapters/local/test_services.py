@@ -204,7 +204,7 @@ def test_a_file_as_it_is_written_for_a_cluster(files: Files) -> None:
         "args[0]", "com/gpu", "volumeMounts", "volumes", "tolerations",
     }  # fmt: skip
     (found,) = loaded.services
-    assert found.spec.args == ("--max-model-len=512",)
+    assert found.spec.args == ("--max-model-len=512", "--max-num-seqs=16")
     assert found.spec.start_timeout_s == 1800
     assert found.policy.bounds == Bounds(0, 2)
     assert found.policy.queue.target == 16
