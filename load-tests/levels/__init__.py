@@ -1,0 +1,1 @@
+"""What an optimization level or eager costs a start, and what it gives an answer."""
