@@ -36,11 +36,23 @@ def test_nothing_is_won_over_a_small_set_of_vllm_s_own() -> None:
     )
 
 
+def test_few_sizes_that_would_pad_more_than_vllm_s_own_are_not_chosen() -> None:
+    """Every multiple of 8, equally often: vLLM's own has each, and 16 sizes are too few for 32."""
+    choice = choose(dict.fromkeys(range(8, 257, 8), 1000.0), 256, None)
+    assert choice.sizes is None
+    assert choice.why.endswith("of 32000 steps: 4.2% padded; vLLM's own 51 sizes: 0.0%")
+
+
+def test_what_is_still_the_best_is_told_beside_vllm_s_own() -> None:
+    assert choose(QUIET, 64, (1, 2, 4, 8, 64)) == choose(QUIET, 64, None)
+
+
 def test_another_set_must_save_a_tenth_of_padding() -> None:
     """The service grew from 8 to 24 at a time: 24 padded to 64 is 40 of 24."""
     grown = QUIET | {24: 5000.0}
     choice = choose(grown, 64, (1, 2, 4, 8, 64))
     assert choice.sizes == (1, 2, 4, 8, 24, 64)
+    assert choose(QUIET | {24: 100.0}, 64, (1, 2, 4, 8, 64)).sizes == (1, 2, 4, 8, 24, 64)
     kept = choose(QUIET | {24: 50.0}, 64, (1, 2, 4, 8, 64))
     assert kept.sizes == (1, 2, 4, 8, 64)
     assert kept.why == (
