@@ -56,6 +56,7 @@ _VALUES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "download_dir": ("/somewhere",),
         "model_loader_extra_config": ('{"concurrency": 4}',),
         "ignore_patterns": ("*.bin",),
+        "custom_histogram_buckets": ('{"iteration_tokens": [1, 2]}', '{"request_latency": [0.5, 1.0]}'),
         "allowed_local_media_path": ("{scratch}",),
         "allowed_media_domains": ("example.invalid",),
         "hf_token": ("abc",),

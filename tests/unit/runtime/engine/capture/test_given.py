@@ -4,8 +4,12 @@ from typing import Literal
 
 import pytest
 
+from runtime.cache.arguments import argument_inputs
+from runtime.cache.compile_inputs import compile_inputs
 from runtime.contract import EngineSpec
 from runtime.engine.capture.given import Given, given
+from runtime.engine.capture.steps import BUCKET_ARGS
+from runtime.host.shapes import FLAG
 
 
 def spec(*args: str, platform: Literal["cpu", "cuda"] = "cuda") -> EngineSpec:
@@ -56,3 +60,10 @@ def test_levels_with_graphs_leave_them_to_us() -> None:
 
 def test_a_cpu_captures_none() -> None:
     assert given(spec(platform="cpu")).why_not == "a CPU captures no graphs"
+
+
+def test_sizes_are_part_of_the_fingerprint_and_how_steps_are_counted_is_not() -> None:
+    """Other sizes have another compile key in vLLM; a bundle of vLLM's own sizes is no bundle of theirs."""
+    assert argument_inputs((*BUCKET_ARGS, FLAG, "1", "8"), compile_inputs()) == {
+        "cudagraph_capture_sizes": '["1", "8"]'
+    }
