@@ -36,8 +36,9 @@ def capture_sizes(steps: Steps, max_num_seqs: int, most: int = MOST) -> tuple[in
     """The fewest sizes, `most` at most (≥ 3), whose padding is within SLACK of the least that `most` sizes can have.
 
     Always in: 1, and `max_num_seqs`, the largest step that only answers. Larger ones only where steps with short
-    prompts were seen, never above what vLLM would capture by itself.
+    prompts were seen. Never more sizes than vLLM would capture by itself, and none larger.
     """
+    most = min(most, max(len(own_sizes(max_num_seqs)), 3))
     values = _candidates(steps, max_num_seqs)
     forced = {1, min(max_num_seqs, CEILING), values[-1]}
     computed = sum(value * steps.get(value, 0.0) for value in values)
