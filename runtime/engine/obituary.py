@@ -1,7 +1,8 @@
 """Says which child process of an engine a signal ended, and which signal: vLLM itself tells it only sometimes.
 
 Runs inside the engine's processes, as the markers do, and imports only the standard library. A child that its own
-parent ended (vLLM takes its workers down with SIGTERM, then SIGKILL) is not told.
+parent ended (vLLM takes its workers down with SIGTERM, then SIGKILL) is not told; one that was dead when its parent
+came to end it, is: what counts is the signal that it died of.
 """
 
 import json
@@ -30,17 +31,17 @@ def tell_deaths() -> None:
     if os.environ.get(STAGES_ENV) != "1":
         return
     poll, send = popen_fork.Popen.poll, popen_fork.Popen._send_signal  # type: ignore[attr-defined]  # private in typeshed
-    ended_by_us: set[int] = set()
+    sent: set[tuple[int, int]] = set()
 
     def telling_poll(self: popen_fork.Popen, flag: int = os.WNOHANG) -> int | None:
         before = self.returncode
         code: int | None = poll(self, flag)
-        if before is None and code is not None and code < 0 and self.pid not in ended_by_us:
+        if before is None and code is not None and code < 0 and (self.pid, -code) not in sent:
             os.write(2, render(Death(_name(self), code)).encode() + b"\n")
         return code
 
     def noting_send(self: popen_fork.Popen, number: int) -> None:
-        ended_by_us.add(self.pid)
+        sent.add((self.pid, number))
         send(self, number)
 
     popen_fork.Popen.poll = telling_poll  # type: ignore[method-assign]  # the patch itself

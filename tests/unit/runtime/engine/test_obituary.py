@@ -9,18 +9,22 @@ import pytest
 from runtime.engine.obituary import Death, parse, render
 
 CHILD = """
-import multiprocessing, os, signal, sys, time
+import multiprocessing.connection, os, signal, sys, time
 from runtime.engine.obituary import tell_deaths
 tell_deaths()
 def work(way):
     if way == "exits": sys.exit(3)
-    if way == "crashes": os.kill(os.getpid(), signal.SIGSEGV)
+    if way.startswith("crashes"): os.kill(os.getpid(), signal.SIGSEGV)
     time.sleep(600)
 if __name__ == "__main__":
     way = sys.argv[1]
     child = multiprocessing.get_context("spawn").Process(target=work, args=(way,), name="EngineCore")
     child.start()
     if way == "killed": os.kill(child.pid, signal.SIGKILL)
+    if way == "crashes and is ended":
+        multiprocessing.connection.wait([child.sentinel])  # dead, and not reaped yet
+        child.terminate()
+        child.kill()
     if way == "ended": child.terminate()
     child.join()
     print(child.exitcode)
@@ -32,6 +36,7 @@ if __name__ == "__main__":
     [
         ("killed", -9, Death("EngineCore", -9)),
         ("crashes", -11, Death("EngineCore", -11)),
+        ("crashes and is ended", -11, Death("EngineCore", -11)),  # vLLM ends its workers before it asks how they are
         ("ended", -15, None),
         ("exits", 3, None),
     ],
