@@ -14,6 +14,11 @@ from runtime.contract import Golden
 
 DEFAULT_NAME = "default"
 """A policy of this name without serviceRef is for each service of its namespace that has none of its own."""
+WITHOUT_REF = (
+    "it is required: serviceRef",
+    f"Write serviceRef: {{name: SERVICE}}, or name the policy {DEFAULT_NAME}: it is then for each service.",
+)
+"""Message and fix for a policy of another name that names no service."""
 _REF = ("spec", "serviceRef")
 _BOUNDS = ("spec", "bounds")
 
@@ -42,10 +47,7 @@ def assign(
         ref = entry.policy.spec.service_ref
         namespace = entry.policy.metadata.namespace
         if ref is None and entry.name != DEFAULT_NAME:
-            fix = (
-                f"Write serviceRef: {{name: SERVICE}}, or name the policy {DEFAULT_NAME}: it is then for each service."
-            )
-            findings.error(*entry.document.where(("spec",)), "it is required: serviceRef", fix)
+            findings.error(*entry.document.where(("spec",)), *WITHOUT_REF)
         elif ref is None:
             defaults[namespace] = entry
         elif ref.kind != "InferenceService":
@@ -74,14 +76,21 @@ def _check(
     for entry in entries:
         where = entry.document.where((*_REF, "name"))
         if service not in services:
-            known = [other.name for other in services if other.namespace == service.namespace]
-            named = listed(sorted(known)) or "none"
-            fix = findings.likely(service.name, known, f"Services of namespace {service.namespace}: {named}.")
-            findings.error(*where, f"no InferenceService is named {service}", fix)
+            findings.error(*where, *no_such_service("InferenceService", service, services, findings))
         other = next((other for other in entries if other is not entry), None)
         if other is not None:
             file, line, _ = other.document.where((*_REF, "name"))
             findings.error(*where, f"{service} has a second policy, {other.name} ({file}:{line})", "Remove one.")
+
+
+def no_such_service(
+    kind: str, service: ServiceId, services: Collection[ServiceId], findings: Findings
+) -> tuple[str, str]:
+    """Message and fix for a reference to a service that is none of `services`."""
+    known = [other.name for other in services if other.namespace == service.namespace]
+    named = listed(sorted(known)) or "none"
+    fix = findings.likely(service.name, known, f"Services of namespace {service.namespace}: {named}.")
+    return f"no {kind} is named {service}", fix
 
 
 def _warn_without_effect(document: Document, findings: Findings) -> None:
