@@ -69,6 +69,7 @@ class Stage(StrEnum):
     ORDER = "order"
     MODEL_CHECK = "model_check"
     CACHE_RESTORE = "cache_restore"
+    FAILED_LOADER = "failed_loader"
     FORK = "fork"
     INTERPRETER_API = "interpreter_api"
     IMPORTS_API = "imports_api"
@@ -161,6 +162,10 @@ class Golden(_Wire):
     learned: dict[str, tuple[int, ...]] = Field(default_factory=dict)
 
 
+PICKLE_PATTERN = r"^[^/\s]*[A-Za-z0-9][^/\s]*\.(bin|pt|pth|ckpt|pkl)$"
+"""A file name, or a pattern of some: never one for any file."""
+
+
 class EngineSpec(_Wire):
     """All that a host needs to start one engine of a service.
 
@@ -168,6 +173,7 @@ class EngineSpec(_Wire):
     without the model, host, port and served names, which the launcher sets. `env` is already allow-listed.
     A service's name becomes a path at the host, hence the pattern. `drain_timeout_s` bounds how long a replica that
     is no longer wanted may finish its running answers; long generations take minutes, and a scale-down cuts none.
+    `pickle`: names or patterns of pickled weight files that the owner allows; everything else pickled is refused.
     """
 
     service: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
@@ -176,6 +182,7 @@ class EngineSpec(_Wire):
     args: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
     platform: Literal["cpu", "cuda"] = "cpu"
+    pickle: tuple[Annotated[str, Field(pattern=PICKLE_PATTERN)], ...] = ()
     golden: Golden = Golden()
     start_timeout_s: float = 1800.0
     drain_timeout_s: float = 900.0
@@ -217,6 +224,34 @@ class CacheUse(_Wire):
     note: str = ""
 
 
+class WeightsTry(_Wire):
+    """One way by which a start tried to get its weights, in the words of docs/concepts/weights.md.
+
+    `why`: why it, and in this place. `cause`, `stage` and `failed` say what it came to where it failed: another way
+    followed in a fresh process, or the start failed with it.
+    """
+
+    loader: str
+    source: str
+    why: str
+    cause: FailureCause | None = None
+    stage: Stage | None = None
+    failed: str | None = None
+
+
+class WeightsUse(_Wire):
+    """How one start came by its weights. `tries`: the last one is what the engine has, unless it failed.
+
+    `notes`: what a look at the machine found that stops no start. `peer`: what ModelExpress says of where the weights
+    came from, with `fell_back` the number of ranks that did not get theirs from a peer; None where it was not asked.
+    """
+
+    tries: tuple[WeightsTry, ...] = ()
+    notes: tuple[str, ...] = ()
+    peer: str | None = None
+    fell_back: int | None = None
+
+
 class StartRecord(_Wire):
     """One start of one replica, whole or under way. `id` is `host-generation`.
 
@@ -249,6 +284,7 @@ class StartRecord(_Wire):
     spawned_because: str | None = None
     shapes: str = ""
     cache: CacheUse = CacheUse()
+    weights: WeightsUse = WeightsUse()
 
 
 class ReplicaView(_Wire):

@@ -195,6 +195,11 @@ CASES: Mapping[str, Sequence[Case]] = {
         ),
         *_in_service("tolerations: [{key: a, operater: Exists}]", "nodeSelector: {gpu: true}", "volumes: {name: a}"),
         *_in_service("canaryTrafficPercent: 10", "sklearn: {storageUri: x}"),
+        *_in_service(
+            'annotations: {pilotlight.dev/allow-pickle: "*.bin"}',
+            "annotations: {pilotlight.dev/allow-pickle: pytorch_model*.bin}",
+            "annotations: {pilotlight.dev/allow-pickel: a.bin}",
+        ),
         *_in_model("resources: {limits: {memory: 4GB}}", "readinessProbe: {httpGet: {prot: 80}}"),
         _text("`kind: InferenceServices`", SERVICE.replace("InferenceService", "InferenceServices")),
         _text("`serving.kserve.io/v1alpha1`", SERVICE.replace("v1beta1", "v1alpha1")),

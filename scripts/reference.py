@@ -41,6 +41,7 @@ STAGES: Mapping[Stage, str] = {
     Stage.ORDER: "from wanting the start to the host taking the order",
     Stage.MODEL_CHECK: "proving the model directory whole, before any process",
     Stage.CACHE_RESTORE: "finding compiled code for its fingerprint: fetched, verified, unpacked; beside `model_check`",
+    Stage.FAILED_LOADER: "engines whose loader failed, each followed by the next source in a fresh process; rare",
     Stage.FORK: "waiting for vLLM's imports in the fork server, and the fork; a spawn has only the spawn here",
     Stage.INTERPRETER_API: "Python of the API server begins, up to its first line of ours",
     Stage.IMPORTS_API: "the API server imports vLLM and torch",

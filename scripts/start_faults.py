@@ -1,4 +1,4 @@
-"""The page of what goes wrong with compiled code, bundles and stores in a start, what comes of it, and who shows it.
+"""The page of what goes wrong with compiled code, bundles, stores and weights in a start, and what comes of it.
 
 tests/unit/scripts/test_start_faults.py holds that each row names a test that is there, and that each test of a start's
 faults is named by a row.
@@ -12,7 +12,10 @@ BUNDLES = CACHE + "test_shelf_bundles.py::"
 STORES = CACHE + "test_shelf_stores.py::"
 ENDS = CACHE + "test_shelf_ends.py::"
 
-FILES = (BUNDLES, STORES, ENDS, REAL)
+WEIGHTS = "tests/unit/runtime/engine/test_weight_sources.py::"
+REAL_WEIGHTS = "tests/engine/test_weight_sources.py::"
+
+FILES = (BUNDLES, STORES, ENDS, REAL, WEIGHTS, REAL_WEIGHTS)
 """Each test in these has its row."""
 
 _WITHOUT = (
@@ -150,6 +153,105 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
                 "the start fails before an engine begins and names the file; the compiled code is blamed for nothing "
                 "and is there for the next start",
                 (BUNDLES + "test_a_missing_shard_fails_the_start_and_nothing_else",),
+            ),
+        ),
+    ),
+    (
+        "The weights",
+        (
+            Row(
+                "none: a loader was measured, or none was, or the service names one",
+                "the fastest measured on this node is taken; nothing measured: vLLM's own, no argument added; a named "
+                "one is kept and stands alone",
+                (
+                    WEIGHTS + "test_nothing_measured_stays_as_vllm_does_it",
+                    WEIGHTS + "test_the_fastest_measured_source_is_taken",
+                    WEIGHTS + "test_the_services_own_loader_is_kept",
+                ),
+            ),
+            Row(
+                "a loader fails while it configures or loads",
+                "the next source follows in a fresh process, within the same start; the record names both (`weights`), "
+                "the time of the first is the stage `failed_loader`; event `loader`, counted; the golden answer is the "
+                "same",
+                (
+                    WEIGHTS + "test_a_loader_that_fails_is_followed_by_the_next_source",
+                    REAL_WEIGHTS + "test_a_loader_that_fails_is_followed_by_the_next_in_a_fresh_process",
+                ),
+            ),
+            Row(
+                "a loader stalls",
+                "ended once it shows no sign of life, and followed by the next source",
+                (WEIGHTS + "test_a_source_that_stalls_is_followed_by_the_next",),
+            ),
+            Row(
+                "every source fails",
+                "the start fails with the last one's failure; the record has each",
+                (WEIGHTS + "test_every_source_fails",),
+            ),
+            Row(
+                "a failure after the weights, or wrong arguments of the service",
+                "no other loader is tried",
+                (
+                    WEIGHTS + "test_what_is_not_the_loaders_fault_is_not_tried_again",
+                    WEIGHTS + "test_wrong_arguments_of_the_service_are_not_tried_again",
+                ),
+            ),
+            Row(
+                "cancelled while the second source loads",
+                "no process of either is left",
+                (WEIGHTS + "test_a_cancelled_start_leaves_no_engine_of_any_try",),
+            ),
+            Row(
+                "ModelExpress falls back to another source by itself",
+                "seen in the engine's log: the record says by which way the weights came; event, counted by rank",
+                (WEIGHTS + "test_modelexpress_that_falls_back_is_seen_and_counted",),
+            ),
+            Row(
+                "no room for the weights in the host's memory, or for several ranks in `/dev/shm`",
+                "the start fails before an engine begins, with both numbers and what to raise (`no-memory`)",
+                (
+                    WEIGHTS + "test_weights_without_room_stop_the_start_before_an_engine",
+                    WEIGHTS + "test_ranks_without_shared_memory_stop_the_start",
+                ),
+            ),
+            Row(
+                "weights behind FUSE, on the root disk, in memory, on a far NUMA node",
+                "a note in the start's record (`weights.notes`)",
+                (WEIGHTS + "test_where_the_weights_lie_is_noted",),
+            ),
+            Row(
+                "weights are pickled",
+                "refused before an engine begins, unless `pilotlight.dev/allow-pickle` names the file",
+                (WEIGHTS + "test_pickled_weights_are_refused_unless_allowed_by_name",),
+            ),
+            Row(
+                "a shard is missing, or is another model's (digests given)",
+                "refused before an engine begins, and named",
+                (REAL_WEIGHTS + "test_a_shard_that_is_missing_or_of_another_model",),
+            ),
+            Row(
+                "none: the model is in a bucket",
+                "every shard looked at with the engine's own credentials before it begins; the same golden answer as "
+                "from a directory",
+                (
+                    WEIGHTS + "test_a_whole_model_in_a_bucket",
+                    REAL_WEIGHTS + "test_a_bucket_serves_what_the_directory_serves",
+                ),
+            ),
+            Row(
+                "a bucket without a shard, or that is not there",
+                "the start fails before an engine begins and names the object",
+                (WEIGHTS + "test_a_bucket_without_a_shard_or_that_is_not_there",),
+            ),
+            Row(
+                "a bucket that stalls",
+                "from the first byte: the start fails after 10 s, before an engine begins; in the middle of the "
+                "weights: the engine is ended once it shows no sign of life, the start fails and says by which source",
+                (
+                    WEIGHTS + "test_a_bucket_that_stalls_fails_the_start_within_its_bound",
+                    REAL_WEIGHTS + "test_a_bucket_that_stalls_fails_the_start_within_its_bound",
+                ),
             ),
         ),
     ),

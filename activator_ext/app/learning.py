@@ -1,6 +1,6 @@
 """What each finished start teaches: its record, its lead time, its golden answer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from runtime.contract import Failure, FailureCause, HostView, Mark, Stage, Start
 
 NEWEST_STARTS = 10
 """Starts that tell how long the next one may show no sign of life."""
-_BY_THE_HOST = frozenset({Stage.ORDER, Stage.MODEL_CHECK, Stage.CACHE_RESTORE, Stage.FORK})
+_BY_THE_HOST = frozenset({Stage.ORDER, Stage.MODEL_CHECK, Stage.CACHE_RESTORE, Stage.FAILED_LOADER, Stage.FORK})
 
 
 SAMPLES_KNOWN = 200
@@ -110,6 +110,8 @@ class Learner:
 
     def _finished(self, world: World, service: ServiceId, start: StartRecord) -> None:
         self._metrics.observe_start(start)
+        for text in loader_events(start):
+            self._say(service, "loader", f"{start.replica}: {text}")
         if start.outcome == "failed" and start.failure is not None:
             self._failed(world, service, start, start.failure)
         if start.outcome != "ready":
@@ -149,6 +151,17 @@ class Learner:
         if next(reversed(known), None) != key:
             self._history.set_golden(key, golden.prompt, tokens)
             del self._goldens[golden.prompt]
+
+
+def loader_events(start: StartRecord) -> Iterator[str]:
+    """What is worth telling of how a start came by its weights: each way that failed, and what came next."""
+    tries = start.weights.tries
+    for tried, following in zip(tries, [*tries, None][1:], strict=True):
+        if tried.failed is not None:
+            after = f"{following.loader} from {following.source} was next" if following else "no other was left"
+            yield f"the loader {tried.loader} from {tried.source} failed ({tried.failed}); {after}"
+    if start.weights.fell_back:
+        yield f"ModelExpress fell back: {start.weights.peer}"
 
 
 def longest_stage_s(start: StartRecord) -> float:

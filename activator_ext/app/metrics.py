@@ -68,6 +68,12 @@ class Metrics:
             ("service", "cause"),
             registry=self._registry,
         )
+        self._loaders = Counter(
+            "pilotlight_loader_failures_total",
+            "Ways to get the weights that failed in starts that ended, and ranks that ModelExpress gave other ones.",
+            ("service", "loader", "source", "cause"),
+            registry=self._registry,
+        )
         self._minutes = Counter(
             "pilotlight_ready_by_total",
             "Announced minutes by how they were met: kept, late or missed.",
@@ -97,6 +103,11 @@ class Metrics:
         service, kind = record.service, record.kind.value
         cause = "none" if record.failure is None else record.failure.cause.value
         self._starts.labels(service, kind, record.outcome, cause).inc()
+        for tried in record.weights.tries:
+            if tried.cause is not None:
+                self._loaders.labels(service, tried.loader, tried.source, tried.cause.value).inc()
+        if record.weights.fell_back:
+            self._loaders.labels(service, "modelexpress", "peer", "fell-back").inc(record.weights.fell_back)
         if record.outcome != "ready":
             return
         if record.ready_s is not None:
@@ -148,6 +159,7 @@ class Metrics:
             self._idle,
             self._starts,
             self._failures,
+            self._loaders,
             self._decisions,
             self._floor,
             self._warmth,

@@ -14,7 +14,7 @@ from runtime.contract import EngineSpec
 from runtime.engine.cache_kind import cache_kind
 from runtime.engine.cpu import Cpu
 from runtime.engine.cuda import Cuda
-from runtime.engine.dirs import MODEL_LINK, EngineDirs
+from runtime.engine.dirs import ASSETS, MODEL_LINK, EngineDirs
 from runtime.engine.leash import PARENT_ENV
 from runtime.engine.marker import STAGES_ENV
 from runtime.engine.platforms import Platform
@@ -99,7 +99,7 @@ _INHERITED_PREFIXES = ("LC_", "NVIDIA_", "OMP_", "OPENBLAS_", "MKL_", "KMP_", "G
 _SPEC_PREFIXES = (
     *("VLLM_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "TOKENIZERS_", "SAFETENSORS_", "TIKTOKEN_"),
     *("TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "TRITON_", "FLASHINFER_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_"),
-    *("NCCL_", "GLOO_", "UCX_", "RUNAI_STREAMER_", "LMCACHE_", "MODEL_EXPRESS_", "AWS_", "AZURE_", "GOOGLE_"),
+    *("NCCL_", "GLOO_", "UCX_", "RUNAI_STREAMER_", "LMCACHE_", "MODEL_EXPRESS_", "MX_", "AWS_", "AZURE_", "GOOGLE_"),
     *("OMP_", "OPENBLAS_", "MKL_", "KMP_", "GOMP_", "NUMEXPR_", "LC_"),
 )
 _SPEC_NAMES = frozenset(
@@ -227,13 +227,19 @@ def import_environment(spec: EngineSpec, parent: Mapping[str, str]) -> dict[str,
     inherited = {k: v for k, v in parent.items() if k in _INHERITED or k.startswith(_INHERITED_PREFIXES)}
     return {
         **inherited,
-        **({} if is_url(spec.model) else {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}),
+        **(_STREAMED if is_url(spec.model) else {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}),
         **platform_of(spec).env(spec),
         **spec.env,
         **_plugins(spec.env.get("VLLM_PLUGINS")),
         **_OURS_ALWAYS,
     }
 
+
+_STREAMED: Mapping[str, str] = MappingProxyType(
+    # Where vLLM puts config and tokenizer of a bucket's model: by itself where all engines of a user would share it.
+    # Relative, because that path is then the model's, which enters the key of the compile cache.
+    {"VLLM_ASSETS_CACHE": ASSETS}
+)
 
 _OURS_ALWAYS: Mapping[str, str] = MappingProxyType(
     {

@@ -1,10 +1,15 @@
 """Where one replica's engine may write."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 MODEL_LINK = "model"
 """What an engine calls its model directory: a link of this name in its working directory."""
+
+
+ASSETS = "assets"
+"""The directory in its working directory in which an engine puts config and tokenizer of a bucket's model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +32,14 @@ class EngineDirs:
         return (self.shared or self.cache.parent) / "model-digests.json"
 
     def make(self) -> None:
-        """Create what is missing, and remove the sockets of an engine that was killed: nobody listens on them."""
+        """Create what is missing, and remove what an engine before it left that would mislead the next one.
+
+        Of a socket nobody listens on; of a bucket's files those that are no longer in the bucket.
+        """
         for directory in (self.cache, self.log.parent):
             directory.mkdir(parents=True, exist_ok=True)
         self.run.mkdir(parents=True, exist_ok=True, mode=0o700)
+        shutil.rmtree(self.run / ASSETS, ignore_errors=True)
         for left in self.run.iterdir():
             if left.is_socket():
                 left.unlink()

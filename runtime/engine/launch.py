@@ -52,12 +52,14 @@ class Launcher:
     """How this host makes engines: `command` replaces vLLM's own (tests); `forks` None: engines are spawned.
 
     `shelf`: where compiled code is found and left; None: each replica keeps its own, and nothing is judged.
+    `measured`: the file in which `pilotlight weights bench` remembers what it measured on this node.
     `listen`: where the only engine of a host listens; None: each at a free port of loopback.
     """
 
     command: tuple[str, ...] | None = None
     forks: ForkPool | None = None
     shelf: Shelf | None = None
+    measured: Path | None = None
     listen: Listen | None = None
 
     def kind(self, spec: EngineSpec, dirs: EngineDirs, no_fork: str | None = None) -> StartKind:

@@ -1,16 +1,20 @@
-"""Before an engine begins: its model is proven and read ahead, its compile cache found (T1 → T3)."""
+"""Before an engine begins: its model is proven and read ahead, its machine looked at, its compile cache found."""
 
 import asyncio
+import os
 from dataclasses import dataclass
 from datetime import datetime
 
 from runtime.contract import EngineSpec, FailureCause, Mark, Stage
+from runtime.engine.argv import import_environment
 from runtime.engine.compiled import CompiledCode
 from runtime.engine.dirs import EngineDirs
 from runtime.engine.recorder import Recorder
+from runtime.engine.weight_sources import WeightSources
 from runtime.ready.fault import Fault
 from runtime.ready.golden import golden_key
 from runtime.ready.stamp import model_stamp
+from runtime.weights.before import look
 from runtime.weights.integrity import Needs, prove_model
 from runtime.weights.read_ahead import ReadAhead, read_ahead
 
@@ -27,12 +31,16 @@ class Preparation:
     dirs: EngineDirs
     recorder: Recorder
     compiled: CompiledCode
+    sources: WeightSources
     no_fork: str | None = None
     model_stamp: str | None = None
     _ahead: ReadAhead | None = None
 
     async def run(self, begun: datetime) -> None:
-        """Prove the model and find the compile cache, side by side: neither reads what the other does. Raises Fault."""
+        """Prove the model and find the compile cache, side by side: neither reads what the other does. Raises Fault.
+
+        A machine on which the weights have no room is a Fault, too: nothing is spent on a start that would fail.
+        """
         try:
             self.dirs.make()
         except OSError as error:
@@ -54,7 +62,13 @@ class Preparation:
     async def _prove_model(self, begun: datetime) -> None:
         self.recorder.begin(Stage.MODEL_CHECK, begun)
         self.recorder.change()
-        facts = await prove_model(self.spec.model, Needs.of(self.spec.args), self.dirs.digests)
+        environ, needs = self._environ(), Needs.of(self.spec.args, pickle=self.spec.pickle)
+        facts = await prove_model(self.spec.model, needs, self.dirs.digests, environ)
+        seen = await asyncio.to_thread(
+            look, self.spec.model, facts, self.spec.args, environ, on_host=self.spec.platform == "cpu"
+        )
+        seen.refuse()
+        await self.sources.plan(seen)
         proven = self.recorder.clock()
         self.recorder.carries(Stage.MODEL_CHECK, facts.weight_bytes)
         self.recorder.carries(Stage.WEIGHT_LOAD, facts.weight_bytes)
@@ -62,3 +76,13 @@ class Preparation:
         self._ahead = read_ahead(facts)
         self.recorder.end(Stage.MODEL_CHECK, proven)
         self.recorder.change(model_digest=facts.digest, golden_key=golden_key(facts.digest, self.spec))
+
+    def _environ(self) -> dict[str, str]:
+        """The engine's own environment, for the host's may reach what the engine's does not."""
+        try:
+            environ = import_environment(self.spec, os.environ)
+            if assets := environ.get("VLLM_ASSETS_CACHE"):  # from the engine's working directory
+                environ["VLLM_ASSETS_CACHE"] = str(self.dirs.run / assets)
+            return environ
+        except ValueError:  # what no engine may have: the launch says so
+            return {}

@@ -69,6 +69,11 @@ class Recorder:
             self.change()
         return frozenset(done.stage for done in finished)
 
+    def start_over(self, at: datetime) -> None:
+        """The engine's loader has failed, and another engine follows: its time is the stage `failed_loader`."""
+        self._tell(self._tracker.start_over(at))
+        self.change()
+
     def take_spans(self, spans: tuple[Span, ...]) -> None:
         """Take spans of the engine, which may come after the start is over."""
         before = self._tracker.stages

@@ -24,6 +24,9 @@ _PROCESS_STAGES: Mapping[Role, tuple[Stage, Stage, Stage | None, Stage]] = {
 }
 
 
+_BEFORE_AN_ENGINE = frozenset({Stage.ORDER, Stage.MODEL_CHECK, Stage.CACHE_RESTORE})
+
+
 @dataclass(frozen=True, slots=True)
 class _Open:
     at: datetime
@@ -89,6 +92,20 @@ class StageTracker:
         )
         self._done[stage] = finished
         return (finished,)
+
+    def start_over(self, at: datetime) -> tuple[StageTime, ...]:
+        """The engine's loader has failed: what it was seen to do is forgotten, its time is one stage up to `at`.
+
+        Called again, the stage grows by the next engine. Bytes that a stage was said to read stay said.
+        """
+        begun = [found.at for stage, found in self._open.items() if stage not in _BEFORE_AN_ENGINE]
+        begun += [done.begun_at for done in self.stages if done.stage not in _BEFORE_AN_ENGINE]
+        self._open = {stage: found for stage, found in self._open.items() if stage in _BEFORE_AN_ENGINE}
+        self._done = {stage: done for stage, done in self._done.items() if stage in _BEFORE_AN_ENGINE}
+        self.marks = {mark: when for mark, when in self.marks.items() if mark <= Mark.T3}
+        self._spans.clear()
+        self.begin(Stage.FAILED_LOADER, min(begun, default=at))
+        return self.end(Stage.FAILED_LOADER, at)
 
     def line(self, line: EngineLine) -> tuple[StageTime, ...]:
         """Take one log line; the stages that it ended."""

@@ -5,7 +5,6 @@ The host owns retries and the decision to admit; this owns the process from its 
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -17,27 +16,24 @@ from runtime.contract import (
     Mark,
     Stage,
     StageEvent,
-    StartKind,
     StartRecord,
 )
-from runtime.engine.argv import Tracing, platform_of
+from runtime.engine.argv import platform_of
 from runtime.engine.cache_kind import remember_compiled
 from runtime.engine.compiled import CompiledCode
 from runtime.engine.dirs import EngineDirs
+from runtime.engine.engines import Engines
 from runtime.engine.launch import Launcher
 from runtime.engine.lines import excerpt
 from runtime.engine.platforms import Span
 from runtime.engine.preparation import Preparation
-from runtime.engine.process import EngineProcess
 from runtime.engine.recorder import Recorder
 from runtime.engine.running import RunningEngine
 from runtime.engine.spans import SpanReceiver
-from runtime.engine.watch import StartWatch, stage_name
+from runtime.engine.watch import stage_name
+from runtime.engine.weight_sources import WeightSources
 from runtime.ready.fault import Fault
-from runtime.ready.gate_control import GateControl
-from runtime.ready.gate_credential import HeldCredential
 from runtime.ready.golden import ask_golden
-from runtime.ready.probe import wait_until_serving
 
 __all__ = ["EngineDirs", "EngineStart", "RunningEngine", "StartFailed", "utc_now"]
 
@@ -80,13 +76,6 @@ class EngineStart:
         shapes: str = "",
     ) -> None:
         self._spec, self._dirs, self._clock = spec, dirs, clock
-        self._launcher, self._no_fork = launcher, no_fork
-        self._watch = StartWatch(log=dirs.log, stuck_after_s=stuck_after_s, stage=lambda: self.stage)
-        self._receiver, self.trace_id = spans, secrets.token_hex(16)
-        self._server_up = asyncio.Event()
-        self._process: EngineProcess | None = None
-        self._credential: HeldCredential | None = None
-        self.url: str | None = None
         record = StartRecord(
             id=start_id,
             service=spec.service,
@@ -105,7 +94,19 @@ class EngineStart:
             on_stage=on_stage,
         )
         self._compiled = CompiledCode(launcher, self._recorder)
-        self._preparation = Preparation(spec, dirs, self._recorder, self._compiled, no_fork)
+        sources = WeightSources(spec, self._recorder, launcher.measured)
+        self._preparation = Preparation(spec, dirs, self._recorder, self._compiled, sources, no_fork)
+        self._engines = Engines(
+            spec,
+            dirs,
+            launcher,
+            self._recorder,
+            self._compiled,
+            self._preparation,
+            spans=spans,
+            stuck_after_s=stuck_after_s,
+            no_fork=no_fork,
+        )
 
     @property
     def record(self) -> StartRecord:
@@ -125,7 +126,17 @@ class EngineStart:
     @property
     def pid(self) -> int | None:
         """The engine leader's pid, None before T4."""
-        return self._process.pid if self._process else None
+        return self._engines.process.pid if self._engines.process else None
+
+    @property
+    def url(self) -> str | None:
+        """Where the engine answers, None before T4."""
+        return self._engines.url
+
+    @property
+    def trace_id(self) -> str:
+        """The trace of the engine's spans."""
+        return self._engines.trace_id
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -158,7 +169,7 @@ class EngineStart:
             remember_compiled(self._dirs, self._spec)
         self._recorder.change(outcome="ready")
         self._compiled.publish()
-        asyncio.get_running_loop().call_later(LATE_SPANS_S, self._unsubscribe)
+        asyncio.get_running_loop().call_later(LATE_SPANS_S, self._engines.unsubscribe)
         return self._recorder.record
 
     def note_warmed(self, at: datetime) -> StartRecord:
@@ -178,66 +189,28 @@ class EngineStart:
         self._recorder.reach(Mark.T2, taken)  # the image is here: we run in it
         self._recorder.end(Stage.ORDER, taken)
         await self._preparation.run(taken)
-        process, gate = await self._launch()
-        served_name = self._spec.served_names[0]
-        await self._watch.or_end(process, wait_until_serving(gate.url, served_name, self._server_up, gate.headers))
-        self._drop_credential()
+        process, gate = await self._engines.serving()
+        watch = self._engines.watch
         proven = self._clock()
         self._recorder.end(Stage.READY_PROBE, proven)
         self._recorder.begin(Stage.GOLDEN_PROMPT, proven)
         spec, key = self._spec, self._recorder.record.golden_key
-        golden = ask_golden(gate.url, served_name, spec.golden, spec.start_timeout_s, key, gate.headers)
-        tokens = await self._watch.or_end(process, golden)
+        golden = ask_golden(gate.url, spec.served_names[0], spec.golden, spec.start_timeout_s, key, gate.headers)
+        tokens = await watch.or_end(process, golden)
         answered = self._clock()
         self._recorder.reach(Mark.T8, answered)
         self._recorder.end(Stage.GOLDEN_PROMPT, answered)
         self._recorder.change(golden_tokens=tokens)
         await self._compiled.proven()
-        await self._watch.or_end(process, gate.open())
+        await watch.or_end(process, gate.open())
         return RunningEngine(
             process=process,
             gate=gate,
             log=self._dirs.log,
-            oom=self._watch.oom,
+            oom=watch.oom,
             clock=self._clock,
-            on_end=self._unsubscribe,
+            on_end=self._engines.unsubscribe,
         )
-
-    async def _launch(self) -> tuple[EngineProcess, GateControl]:
-        self._recorder.begin(Stage.FORK, self._clock())
-        self._recorder.change()
-        try:
-            self._credential = HeldCredential()
-        except OSError as error:
-            raise Fault(FailureCause.SPAWN_FAILED, f"the engine cannot be started: {error}") from error
-        launched = await self._launcher.launch(
-            self._spec,
-            self._dirs,
-            self._subscribe(),
-            self._credential,
-            on_line=self._line,
-            clock=self._clock,
-            caches=self._compiled.environment,
-            no_fork=self._no_fork,
-        )
-        self._process = launched.process
-        self._watch.begin(self._process)
-        self.url = launched.gate.url
-        begun = self._clock()
-        self._recorder.end(Stage.FORK, begun)
-        self._recorder.reach(Mark.T4, begun)
-        if not launched.forked and self._recorder.record.kind is StartKind.FORK:
-            self._recorder.change(kind=StartKind.CACHED_NODE)
-        self._recorder.change(forked=launched.forked, spawned_because=launched.spawned_because)
-        return self._process, launched.gate
-
-    def _line(self, at: datetime, text: str) -> None:
-        self._watch.line(text)
-        self._compiled.line(text)
-        if Stage.SERVER in self._recorder.line(at, text):
-            self._server_up.set()
-        if self._recorder.reached(Mark.T5):
-            self._preparation.stop_reading()
 
     def _timed_out(self) -> Fault:
         stage = stage_name(self.stage)
@@ -260,36 +233,14 @@ class EngineStart:
     async def _failed(self, fault: Fault) -> StartFailed:
         failure = fault.at(self._clock())
         await self._compiled.blame(failure)
-        if self._process is not None and not failure.tail:
-            failure = failure.model_copy(update={"tail": excerpt(self._process.tail)})
+        process = self._engines.process
+        if process is not None and not failure.tail:
+            failure = failure.model_copy(update={"tail": excerpt(process.tail)})
         await self._clear()
         self._recorder.change(outcome="failed", failure=failure)
         return StartFailed(failure)
 
     async def _clear(self) -> None:
-        self._unsubscribe()
-        self._drop_credential()
         self._preparation.stop_reading()
-        if self._process is not None:
-            self._process.kill()
-            await self._process.clear()
-        await self._compiled.abandon(begun=self._process is not None)
-
-    def _drop_credential(self) -> None:
-        """It has been read, or nobody reads it any more."""
-        if self._credential is not None:
-            self._credential.close()
-
-    def _subscribe(self) -> Tracing | None:
-        if self._receiver is None:
-            return None
-        self._receiver.subscribe(self.trace_id, self._recorder.take_spans)
-        return Tracing(
-            endpoint=self._receiver.endpoint,
-            headers=self._receiver.headers,
-            traceparent=f"00-{self.trace_id}-{secrets.token_hex(8)}-01",
-        )
-
-    def _unsubscribe(self) -> None:
-        if self._receiver is not None:
-            self._receiver.unsubscribe(self.trace_id)
+        await self._engines.clear()
+        await self._compiled.abandon(begun=self._engines.process is not None)

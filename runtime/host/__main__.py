@@ -24,6 +24,7 @@ from runtime.engine.spans import SpanReceiver
 from runtime.host.poster import Poster
 from runtime.host.server import AdminApi
 from runtime.host.supervisor import Supervisor
+from runtime.weights.winners import WINNERS
 
 
 def _now() -> datetime:
@@ -156,7 +157,8 @@ def _launcher(args: argparse.Namespace) -> Launcher:
         publish_to=args.publish_to,
         policy=TrustPolicy.load(args.trust) if args.trust else None,
     )
-    return Launcher(forks=ForkPool() if args.fork else None, shelf=shelf)
+    # The root of engines lies in the state directory, in which `pilotlight weights bench` remembers.
+    return Launcher(forks=ForkPool() if args.fork else None, shelf=shelf, measured=args.root.parent / WINNERS)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from runtime.host.engine_options import EngineOptions, read_options
 from runtime.host.replica import Replica
 from runtime.host.retry import NO_FAILURES, no_fork_after, wait_s
 from runtime.host.shapes import Shapes
+from runtime.weights.winners import WINNERS
 
 BEAT_S = 5.0
 """How often the file `beat` in the root is touched: a liveness probe that looks at its age asks whether this lives."""
@@ -246,7 +247,8 @@ def _launcher(options: EngineOptions) -> Launcher:
         publish_to=options.publish_to,
         policy=TrustPolicy.load(options.trust) if options.trust else None,
     )
-    return _Heard(forks=ForkPool() if options.fork else None, shelf=made, listen=options.listen)
+    forks, measured = ForkPool() if options.fork else None, options.root / WINNERS
+    return _Heard(forks=forks, shelf=made, measured=measured, listen=options.listen)
 
 
 def _lock(root: Path) -> int:

@@ -72,6 +72,7 @@ def read_options(argv: Sequence[str], environ: Mapping[str, str]) -> EngineOptio
             args=words.args,
             env=passed,
             platform=_platform(given.platform),
+            pickle=tuple(given.allow_pickle or environ.get("PILOTLIGHT_ALLOW_PICKLE", "").split()),
             golden=_golden(given.golden),
             start_timeout_s=given.start_timeout_s,
             drain_timeout_s=given.drain_s,
@@ -147,6 +148,9 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         help="spawn the engine, which imports anew (PILOTLIGHT_NO_FORK=1)")  # fmt: skip
     add("--platform", choices=("auto", "cpu", "cuda"), default=variable("PILOTLIGHT_PLATFORM", "auto"),
         help="auto: cuda where there is a driver (PILOTLIGHT_PLATFORM)")  # fmt: skip
+    add("--allow-pickle", metavar="PATTERN", action="append",
+        help="pickled weight files that may be read, though that can run code: 'pytorch_model*.bin'; repeatable"
+        " (PILOTLIGHT_ALLOW_PICKLE, split at spaces)")  # fmt: skip
     add("--golden", metavar="FILE", type=Path, default=variable("PILOTLIGHT_GOLDEN"),
         help="the prompt that must be answered, as JSON: prompt, max_tokens, tokens (PILOTLIGHT_GOLDEN)")  # fmt: skip
     add("--start-timeout-s", metavar="S", type=float, default=variable("PILOTLIGHT_START_TIMEOUT_S", str(START_S)),

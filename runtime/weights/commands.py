@@ -10,7 +10,6 @@ from pathlib import Path
 
 from runtime.contract import FailureCause
 from runtime.ready.fault import Fault
-from runtime.weights.bench.stage import versions
 from runtime.weights.digest import DIGESTS
 from runtime.weights.examine import examine
 from runtime.weights.finding import Code, Finding, gib
@@ -26,6 +25,7 @@ from runtime.weights.prepare.run import Prepared, PrepareError, write_digests
 from runtime.weights.prepare.run import prepare as run_prepare
 from runtime.weights.remote import check_remote
 from runtime.weights.safetensors import largest_tensor
+from runtime.weights.versions import versions
 from runtime.weights.winners import WINNERS, Winners, node_name
 
 

@@ -29,10 +29,13 @@ def has_cuda(proc: Path = Path("/proc")) -> bool:
 
 
 def layout_of(directory: Path) -> Layout:
-    """What the weight files of a directory are."""
-    if ranks_of(directory):
-        return "sharded"
-    return "tensorizer" if any(directory.glob("*.tensors")) else "safetensors"
+    """What the weight files of a directory are; one that cannot be read is taken for a checkpoint."""
+    try:
+        if ranks_of(directory):
+            return "sharded"
+        return "tensorizer" if any(directory.glob("*.tensors")) else "safetensors"
+    except OSError:
+        return "safetensors"
 
 
 def ranks_of(directory: Path) -> int:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from runtime.contract import FailureCause
 from runtime.ready.fault import Fault
@@ -19,22 +20,25 @@ from runtime.weights import safetensors
 from runtime.weights.digest import DigestCache, Hashed, hash_directory
 from runtime.weights.given import LIST_NAME, BadListError, Given, GivenDigests, given_digests, is_list
 from runtime.weights.needs import Needs
+from runtime.weights.remote import check_remote
 from runtime.weights.weight_files import WeightFiles, absent_numbers, allowed, natural, unfinished, weight_files
 
 __all__ = ["ModelFacts", "Needs", "check_model", "is_url", "prove_model"]
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json", "*.tiktoken")
 COPY_AGAIN = "copy the model directory again, whole"
+_NO_ENV: Mapping[str, str] = MappingProxyType({})
 _POINTER_BYTES = 1024
 """A Git LFS pointer is about 130 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """`digest` is sha256 over names and contents (None for a URL); `weight_bytes` the size of all weight files.
+    """`digest` is sha256 over names and contents, for a URL its stamp; `weight_bytes` the size of all weight files.
 
     `weights`: those files in the order in which an engine reads them. `read_bytes`: how much was read for the digest;
     that much is in the page cache now, as far as it fits. `compared`: files held against a digest that was given.
+    `largest_tensor_bytes`: None where nobody looked.
     """
 
     digest: str | None
@@ -42,6 +46,7 @@ class ModelFacts:
     weights: tuple[Path, ...] = ()
     read_bytes: int = 0
     compared: int = 0
+    largest_tensor_bytes: int | None = None
 
 
 def is_url(model: str) -> bool:
@@ -49,14 +54,15 @@ def is_url(model: str) -> bool:
     return "://" in model
 
 
-async def prove_model(model: str, needs: Needs, digests: Path) -> ModelFacts:
+async def prove_model(model: str, needs: Needs, digests: Path, env: Mapping[str, str] = _NO_ENV) -> ModelFacts:
     """Check and hash `model` in a thread; cancelling stops the thread within one read of 4 MiB.
 
-    `digests` is the JSON file that remembers digests by size, mtime and inode. Raises Fault (MODEL_MISSING,
-    MODEL_INCOMPLETE).
+    `digests` is the JSON file that remembers digests by size, mtime and inode. A model in a bucket is looked at with
+    `env`, the engine's own environment. Raises Fault (MODEL_MISSING, MODEL_INCOMPLETE).
     """
     if is_url(model):
-        return ModelFacts(digest=None, weight_bytes=None)
+        found = await check_remote(model, needs, env)
+        return ModelFacts(found.stamp, found.weight_bytes, largest_tensor_bytes=found.largest_tensor_bytes)
     stop = threading.Event()
     try:
         return await asyncio.to_thread(check_model, Path(model), needs, digests, stop)

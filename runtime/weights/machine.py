@@ -19,7 +19,8 @@ def read_facts(
     env: Mapping[str, str],
 ) -> Facts:
     """Ask this machine. `directory` None: the model is streamed from a URL. Raises OSError."""
-    assets = env.get("VLLM_ASSETS_CACHE") or env.get("VLLM_CACHE_ROOT") or str(Path.home() / ".cache" / "vllm")
+    # Where vLLM puts it by itself (envs.py, VLLM_ASSETS_CACHE): it does not follow VLLM_CACHE_ROOT.
+    assets = env.get("VLLM_ASSETS_CACHE") or str(Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vllm")
     return Facts(
         weight_bytes=weight_bytes,
         memory=read_memory(),

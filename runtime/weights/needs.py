@@ -22,8 +22,7 @@ class Needs:
     @classmethod
     def of(cls, args: Iterable[str], *, pickle: tuple[str, ...] = (), list_required: bool = False) -> "Needs":
         """Read the needs from vLLM arguments (`--load-format dummy`, `--tokenizer X`, `--skip-tokenizer-init`)."""
-        words = [word for arg in args for word in arg.split("=", 1)]
-        flags = [word.replace("_", "-") if word.startswith("--") else word for word in words]
+        flags = words_of(args)
         load_format = value_of(flags, "--load-format") or "auto"
         return cls(
             weights=load_format != "dummy",
@@ -32,6 +31,29 @@ class Needs:
             pickle=pickle,
             list_required=list_required,
         )
+
+
+_PARALLEL = (
+    ("--tensor-parallel-size", "-tp"),
+    ("--pipeline-parallel-size", "-pp"),
+    ("--data-parallel-size", "-dp"),
+)
+
+
+def ranks_of(args: Iterable[str]) -> int:
+    """How many processes of one engine hold weights on this machine; what is no number counts as 1."""
+    words = words_of(args)
+    found = 1
+    for flags in _PARALLEL:
+        given = next((value for flag in flags if (value := value_of(words, flag)) is not None), "1")
+        found *= max(1, int(given)) if given.isdecimal() else 1
+    return found
+
+
+def words_of(args: Iterable[str]) -> list[str]:
+    """Arguments as single words, `--a_b=c` as `--a-b` and `c`."""
+    words = [word for arg in args for word in arg.split("=", 1)]
+    return [word.replace("_", "-") if word.startswith("--") else word for word in words]
 
 
 def value_of(words: list[str], flag: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import Literal
 from runtime.contract import FailureCause, Stage
 from runtime.weights.loaders import BY_NAME, PEER, PLAIN, Here, Loader, streamer, why_not
 from runtime.weights.memory import Memory
-from runtime.weights.needs import value_of
+from runtime.weights.needs import value_of, words_of
 from runtime.weights.place import Medium
 
 Source = Literal["local", "object", "peer", "named"]
@@ -37,7 +37,8 @@ _OTHER_LOADER_MAY_HELP = frozenset(
         FailureCause.BAD_ARGUMENTS,
     }
 )
-_LOADER_FLAGS = ("--load-format", "--model-loader-extra-config", "--safetensors-load-strategy")
+_EXTRA = "--model-loader-extra-config"
+_LOADER_FLAGS = ("--load-format", _EXTRA, "--safetensors-load-strategy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +89,17 @@ def attempts(wanted: Wanted) -> tuple[Attempt, ...]:
         raise ValueError("a start needs a directory or a URL to load from")
     named = _named(wanted.args)
     if named is not None:
-        return (Attempt(NAMED, "named", model, (), _store_env(wanted), f"the service says {named}"),)
+        env = {**_named_streamer_env(wanted), **_store_env(wanted)}
+        return (Attempt(NAMED, "named", model, (), env, f"the service says {named}"),)
     sources = [each for each in (_local(wanted), _remote(wanted), _peer(wanted)) if each]
     ordered = [each for source in _fastest_first(sources) for each in source]
     last = [] if any(each.loader == PLAIN.name for each in ordered) else _last(wanted)
     return (*_one_of_a_kind(ordered), *last) or (_plain(wanted, model),)
+
+
+def loader_failed(cause: FailureCause, stage: Stage | None) -> bool:
+    """Whether a failure in `stage` may be the loader's, so that another one may do better."""
+    return cause in _OTHER_LOADER_MAY_HELP and stage in _LOADING
 
 
 def next_attempt(
@@ -102,7 +109,7 @@ def next_attempt(
 
     `tried` holds the `loader` names of this start so far.
     """
-    if cause not in _OTHER_LOADER_MAY_HELP or stage not in _LOADING:
+    if not loader_failed(cause, stage):
         return None
     left = [each for each in plan if each.loader not in tried]
     if cause is FailureCause.NO_MEMORY:  # `eager` holds whole files in memory, beside the model
@@ -132,8 +139,7 @@ def tensorizer_options(path: str) -> dict[str, object]:
 
 
 def _named(args: tuple[str, ...]) -> str | None:
-    words = [word for arg in args for word in arg.split("=", 1)]
-    flags = [word.replace("_", "-") if word.startswith("--") else word for word in words]
+    flags = words_of(args)
     for flag in _LOADER_FLAGS:
         value = value_of(flags, flag)
         if value is not None and not (flag == "--load-format" and value == "auto"):
@@ -173,7 +179,8 @@ def _last(wanted: Wanted) -> list[Attempt]:
 def _local(wanted: Wanted) -> list[Attempt]:
     if wanted.directory is None:
         return []
-    first = [BY_NAME["prefetch"], streamer(16)] if wanted.medium in _SLOW_FILES else [PLAIN]
+    # What nobody measured stays as vLLM does it; where reading is slow, others follow if that fails.
+    first = [PLAIN, BY_NAME["prefetch"], streamer(16)] if wanted.medium in _SLOW_FILES else [PLAIN]
     layouts = [BY_NAME["sharded_state"], BY_NAME["tensorizer"]]
     measured = [BY_NAME[name] for name in wanted.local_seconds if name in BY_NAME and name != PEER.name]
     ways = {loader.name: loader for loader in (*measured, *layouts, *first)}
@@ -198,6 +205,9 @@ def _peer(wanted: Wanted) -> list[Attempt]:
 def _attempt(wanted: Wanted, loader: Loader, source: Source, model: str) -> Attempt:
     seconds = (wanted.url_seconds if source == "object" else wanted.local_seconds).get(loader.name)
     options, env = _streaming(wanted, loader, source)
+    # vLLM writes the options over the variables; those that the service sets itself count.
+    loader = replace(loader, options={k: v for k, v in loader.options.items() if not _set(wanted, k)})
+    options = {name: value for name, value in options.items() if not _set(wanted, name)}
     if loader.layout == "tensorizer" and wanted.tensors_file is not None:
         options = tensorizer_options(wanted.tensors_file)
     if source == "object":
@@ -222,6 +232,22 @@ def _streaming(wanted: Wanted, loader: Loader, source: Source) -> tuple[dict[str
     if loader.load_format != "runai_streamer":  # the sharded loader takes no such options
         return {}, env
     return {"memory_limit": limit, **({"distributed": True} if distributed else {})}, env
+
+
+def _set(wanted: Wanted, option: str) -> bool:
+    """Whether the service sets an option of the streamer by its variable."""
+    return f"RUNAI_STREAMER_{option.upper()}" in wanted.env
+
+
+def _named_streamer_env(wanted: Wanted) -> dict[str, str]:
+    """For a streamer that the service names without a memory limit: ours, for its own kills small pods."""
+    words = words_of(wanted.args)
+    named = (value_of(words, "--load-format") or "").startswith("runai_streamer")
+    if not named or _set(wanted, "memory_limit") or "memory_limit" in (value_of(words, _EXTRA) or ""):
+        return {}
+    remote = wanted.directory is None
+    limit = streamer_memory_bytes(wanted, remote=remote, distributed=False)
+    return {"RUNAI_STREAMER_MEMORY_LIMIT": str(limit)}
 
 
 def _store_env(wanted: Wanted) -> dict[str, str]:

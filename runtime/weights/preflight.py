@@ -21,7 +21,8 @@ class Facts:
 
     `weights`: where they lie, None for a URL. `scratch`: where the engine writes what it fetches (config and tokenizer
     of a URL's model, a peer's copy). `weight_bytes` None: unknown. `on_host`: weights end in host memory (the CPU
-    platform), not on an accelerator. `ranks`: processes of this engine on this machine.
+    platform), not on an accelerator. `ranks`: processes of this engine on this machine. `held_bytes`: the least that
+    the weights can take where they end, for an engine may hold them in a smaller dtype; None: as many as are stored.
     """
 
     weight_bytes: int | None
@@ -32,6 +33,7 @@ class Facts:
     on_host: bool = True
     ranks: int = 1
     largest_tensor_bytes: int = 0
+    held_bytes: int | None = None
 
 
 def findings(facts: Facts) -> tuple[Finding, ...]:
@@ -45,14 +47,15 @@ def _memory(facts: Facts) -> Iterator[Finding]:
     if need is None or free is None:
         return
     by = f"the cgroup {facts.memory.limited_by}" if facts.memory.limited_by else "this machine"
-    if facts.on_host and need > free:
+    held = need if facts.held_bytes is None else facts.held_bytes
+    if facts.on_host and held > free:
         yield Finding(
             Code.HOST_MEMORY,
             "error",
-            f"the weights take {gib(need)}, {by} has {gib(free)} of memory left",
+            f"the weights take {gib(held)}, {by} has {gib(free)} of memory left",
             "raise the memory limit, or serve a smaller or quantized model",
         )
-    elif facts.largest_tensor_bytes * facts.ranks > free:
+    elif not facts.on_host and facts.largest_tensor_bytes * facts.ranks > free:
         yield Finding(
             Code.HOST_MEMORY,
             "error",

@@ -15,6 +15,9 @@ from runtime.engine.stages import span_seconds
 from runtime.engine.start import EngineDirs, EngineStart, utc_now
 from tests.engine.conftest import model
 
+RARE = {Stage.GRAPH_CAPTURE, Stage.FAILED_LOADER}
+"""CPUs capture no graphs; no loader fails."""
+
 
 async def test_every_second_of_a_cold_start_has_a_name_and_the_spans_agree(tmp_path: Path) -> None:
     spec = EngineSpec(
@@ -53,7 +56,7 @@ async def test_every_second_of_a_cold_start_has_a_name_and_the_spans_agree(tmp_p
         await receiver.close()
     assert list(record.marks) == list(Mark)
     assert sorted(record.marks.values()) == list(record.marks.values())
-    assert {stage.stage for stage in record.stages} == set(Stage) - {Stage.GRAPH_CAPTURE}  # CPUs capture no graphs
+    assert {stage.stage for stage in record.stages} == set(Stage) - RARE
     assert record.attributed is not None
     assert record.attributed >= 0.95
     assert {event.stage for event in finished} == {stage.stage for stage in record.stages}

@@ -10,6 +10,7 @@ model directory that passes the model check. Behaviour comes from `MODEL/fake.js
     start_s        seconds of start, spent in `compile`                         default 0
     exit_at        {"stage": S, "code": N} or {"stage": S, "signal": "SIGKILL"}: end when stage S would begin; "line":
                    what EngineCore says then in place of an exception of the fake's own
+    only_with      as told only where one of vLLM's arguments holds this text; else it is sound
     once           true: only this start is as told, the next ones are sound (fake.json removes itself)
     hang_at        stage at which it hangs for good
     wrong_golden   true: other tokens than the content gives
@@ -97,6 +98,8 @@ def main() -> None:
     args, rest = parser.parse_known_args()
     path = args.model / "fake.json"
     ways: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    if "only_with" in ways and not any(ways["only_with"] in arg for arg in rest):
+        ways = {}
     if ways.get("once"):
         path.unlink()
     _play_markers(begun)

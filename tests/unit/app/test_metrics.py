@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from activator_ext.app.learning import loader_events
 from activator_ext.app.metrics import Metrics
 from activator_ext.core.model import Decision, Floor, Reason, ReasonCode, ServiceDecision, ServiceId, State
+from runtime.contract import FailureCause, Stage, WeightsTry, WeightsUse
 from tests.unit.app.fakes import cold_service, failed_start, ready_start, warm_service
 
 CHAT = ServiceId("team-a", "chat")
@@ -50,6 +52,36 @@ def test_a_failed_start_is_counted_by_cause_and_is_no_sample_of_seconds(metrics:
     found = samples(metrics)
     assert found["pilotlight_starts_total{cause=exited,kind=cached-node,outcome=failed,service=team-a/chat}"] == 1
     assert not [name for name in found if name.startswith("pilotlight_start_s")]
+
+
+def failed_loaders() -> WeightsUse:
+    failed = WeightsTry(
+        loader="prefetch", source="local", why="", cause=FailureCause.EXITED, stage=Stage.WEIGHT_LOAD, failed="no"
+    )
+    after = WeightsTry(loader="default", source="local", why="the last resort")
+    return WeightsUse(tries=(failed, after), peer="1 of 2 ranks from a peer", fell_back=1)
+
+
+def test_loaders_that_failed_are_counted_once(metrics: Metrics) -> None:
+    start = ready_start().model_copy(update={"weights": failed_loaders()})
+    metrics.observe_start(start)
+    metrics.observe_start(start)
+    found = samples(metrics)
+    assert {name: value for name, value in found.items() if name.startswith("pilotlight_loader_failures_total")} == {
+        "pilotlight_loader_failures_total{cause=exited,loader=prefetch,service=team-a/chat,source=local}": 1,
+        "pilotlight_loader_failures_total{cause=fell-back,loader=modelexpress,service=team-a/chat,source=peer}": 1,
+    }
+    metrics.forget("team-a/chat")
+    assert not [name for name in samples(metrics) if "team-a/chat" in name]
+
+
+def test_a_loader_that_failed_is_told() -> None:
+    start = ready_start().model_copy(update={"weights": failed_loaders()})
+    assert list(loader_events(start)) == [
+        "the loader prefetch from local failed (no); default from local was next",
+        "ModelExpress fell back: 1 of 2 ranks from a peer",
+    ]
+    assert list(loader_events(ready_start())) == []
 
 
 def test_a_start_is_counted_once_when_it_ends(metrics: Metrics) -> None:

@@ -101,6 +101,36 @@ SERVICE_FINDINGS = {
         "f.yaml:7: warning: spec.predictor.annotations.autoscaling.knative.dev/min-scale: local mode ignores it."
         " Write minReplicas.",
     ),
+    "pickle that is allowed by name": (
+        service().replace("metadata: {", "metadata: {annotations: {pilotlight.dev/allow-pickle: pytorch_model*.bin}, "),
+        "f.yaml:3: warning: metadata.annotations.pilotlight.dev/allow-pickle: pytorch_model*.bin: to read pickled"
+        " weights can run whatever code is in them. Convert them once: pilotlight weights prepare MODEL OUT.",
+    ),
+    "pickle that is allowed whatever its name": (
+        service(predictor="annotations: {pilotlight.dev/allow-pickle: '*.bin'}\n"),
+        "f.yaml:7: error: spec.predictor.annotations.pilotlight.dev/allow-pickle: '*.bin' would allow any file."
+        " Name files, like pytorch_model*.bin.",
+    ),
+    "pickle that is none": (
+        service(predictor="annotations: {pilotlight.dev/allow-pickle: 'model.safetensors'}\n"),
+        "f.yaml:7: error: spec.predictor.annotations.pilotlight.dev/allow-pickle: 'model.safetensors' is no pickled"
+        " file: those end in .bin, .pt, .pth, .ckpt, .pkl. Name files, like pytorch_model*.bin.",
+    ),
+    "pickle outside the model": (
+        service(predictor="annotations: {pilotlight.dev/allow-pickle: '../x.bin'}\n"),
+        "f.yaml:7: error: spec.predictor.annotations.pilotlight.dev/allow-pickle: '../x.bin' is no file's name."
+        " Name files, like pytorch_model*.bin.",
+    ),
+    "pickle, and no file": (
+        service(predictor="annotations: {pilotlight.dev/allow-pickle: ' ,'}\n"),
+        "f.yaml:7: error: spec.predictor.annotations.pilotlight.dev/allow-pickle: it names no file."
+        " Name files, like pytorch_model*.bin.",
+    ),
+    "an annotation that looks like ours": (
+        service(predictor="annotations: {pilotlight.dev/allow-pickel: a.bin}\n"),
+        "f.yaml:7: error: spec.predictor.annotations.pilotlight.dev/allow-pickel: there is no such annotation."
+        " Write pilotlight.dev/allow-pickle.",
+    ),
     "an octal number": (
         service(predictor="maxReplicas: 010\n"),
         "f.yaml:7: warning: spec.predictor.maxReplicas: '010' is read as 8, an octal number."

@@ -2,11 +2,13 @@
 
 import pytest
 
+from activator_ext.adapters.local import annotations
 from activator_ext.adapters.local.environment import ALLOWED, ALLOWED_PREFIXES
 from activator_ext.adapters.local.manifests import load
 from activator_ext.core.model import Bounds
 from runtime.contract import EngineSpec
 from runtime.engine.argv import allowed_env
+from runtime.weights.weight_files import PICKLE_SUFFIXES
 from tests.unit.adapters.local.build import RUNTIME, Files, custom, policy, service
 
 LOADS = "it decides which code every process of the engine loads"
@@ -103,6 +105,18 @@ def test_the_predictor_lies_over_the_runtime(files: Files) -> None:
             start_timeout_s=1200.0,
         )
     ]
+
+
+def test_pickle_is_allowed_by_the_predictor_before_the_service(files: Files) -> None:
+    both = service(predictor="annotations: {pilotlight.dev/allow-pickle: 'a*.bin, b.pt b.pt'}\n").replace(
+        "metadata: {", "metadata: {annotations: {pilotlight.dev/allow-pickle: c.bin}, "
+    )
+    (built,) = files.load(runtime=RUNTIME, f=both).services
+    assert built.spec.pickle == ("a*.bin", "b.pt")
+
+
+def test_what_is_pickle_is_the_same_for_the_host() -> None:
+    assert set(annotations.PICKLE_SUFFIXES) == PICKLE_SUFFIXES
 
 
 def test_a_runtime_whose_container_has_another_name(files: Files) -> None:

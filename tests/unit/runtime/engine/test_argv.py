@@ -208,3 +208,20 @@ def test_an_unreadable_mark_is_none(tmp_path: Path, text: str) -> None:
     dirs = EngineDirs(cache=tmp_path, log=tmp_path / "log", run=tmp_path / "run")
     (tmp_path / "pilotlight-compiled.json").write_text(text)
     assert cache_kind(dirs, spec()) is StartKind.COLD_NODE
+
+
+def test_an_engine_keeps_a_buckets_files_to_itself(tmp_path: Path) -> None:
+    """By itself vLLM puts them where all engines of a user do; and what is no longer in the bucket must not stay."""
+    spec = EngineSpec(service="t/s", served_names=("s",), model="s3://b/m")
+    assert import_environment(spec, {})["VLLM_ASSETS_CACHE"] == "assets"
+    own = spec.model_copy(update={"env": {"VLLM_ASSETS_CACHE": "/big"}})
+    assert import_environment(own, {})["VLLM_ASSETS_CACHE"] == "/big"
+    dirs = EngineDirs(cache=tmp_path / "c", log=tmp_path / "log", run=tmp_path / "run")
+    (tmp_path / "run" / "assets" / "x").mkdir(parents=True)
+    dirs.make()
+    assert not (tmp_path / "run" / "assets").exists()
+
+
+def test_modelexpress_may_be_told_where_its_server_is() -> None:
+    assert allowed_env("MX_SERVER_ADDRESS")
+    assert allowed_env("MODEL_EXPRESS_URL")

@@ -16,7 +16,8 @@ T = datetime(2026, 1, 1, tzinfo=UTC)
 # outside its span (52–85 ms on 2 cores), and a new process is forked some ms before the span of its parent says so.
 TOLERANCE_S = 0.1
 # The recordings are of spawned engines with a cache of their own.
-EVERY_STAGE_ON_CPU = [stage for stage in Stage if stage not in {Stage.GRAPH_CAPTURE, Stage.FORK, Stage.CACHE_RESTORE}]
+NOT_THERE = {Stage.GRAPH_CAPTURE, Stage.FORK, Stage.CACHE_RESTORE, Stage.FAILED_LOADER}
+EVERY_STAGE_ON_CPU = [stage for stage in Stage if stage not in NOT_THERE]
 
 
 def at(seconds: float) -> datetime:
@@ -207,3 +208,30 @@ def test_attributed(intervals: list[tuple[float, float]], share: float) -> None:
 
 def test_attributed_of_no_time_at_all() -> None:
     assert attributed([time_of(0, 1)], at(0), at(0)) == 0.0
+
+
+def test_a_failed_loader_leaves_one_stage_and_nothing_of_its_engine() -> None:
+    tracker = StageTracker(Cpu())
+    begun = datetime(2026, 11, 30, tzinfo=UTC)
+
+    def after(seconds: float) -> datetime:
+        return begun + timedelta(seconds=seconds)
+
+    tracker.begin(Stage.MODEL_CHECK, begun)
+    tracker.end(Stage.MODEL_CHECK, after(1))
+    tracker.reach(Mark.T3, after(1))
+    for first in (1.0, 5.0):  # two engines fail, one after the other
+        tracker.begin(Stage.FORK, after(first))
+        tracker.end(Stage.FORK, after(first + 1))
+        tracker.reach(Mark.T4, after(first + 1))
+        tracker.begin(Stage.WEIGHT_LOAD, after(first + 2))
+        (failed,) = tracker.start_over(after(first + 4))
+        assert tracker.current is None
+    assert (failed.begun_at, failed.elapsed_ms) == (after(1), 8000.0)
+    assert [stage.stage for stage in tracker.stages] == [Stage.MODEL_CHECK, Stage.FAILED_LOADER]
+    assert set(tracker.marks) == {Mark.T3}
+    tracker.begin(Stage.FORK, after(9))
+    tracker.end(Stage.FORK, after(10))
+    tracker.reach(Mark.T4, after(10))
+    assert tracker.marks[Mark.T4] == after(10)
+    assert attributed(tracker.stages, begun, after(10)) == 1.0

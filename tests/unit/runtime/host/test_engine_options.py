@@ -52,6 +52,16 @@ def test_a_flag_counts_more_than_its_variable() -> None:
     assert not by_flag.fork
 
 
+def test_pickle_is_allowed_by_name() -> None:
+    assert read_options(["/m"], {}).spec.pickle == ()
+    assert read_options(["/m"], {"PILOTLIGHT_ALLOW_PICKLE": "a*.bin b.pt"}).spec.pickle == ("a*.bin", "b.pt")
+    flags = ["--allow-pickle", "a.bin", "--allow-pickle=c.pt", "--", "/m"]
+    assert read_options(flags, {"PILOTLIGHT_ALLOW_PICKLE": "b.pt"}).spec.pickle == ("a.bin", "c.pt")
+    for wrong in ("*.bin", "model.safetensors", "../x.bin", "*"):
+        with pytest.raises(ValueError, match=r"pickle\.0"):
+            read_options(["--allow-pickle", wrong, "--", "/m"], {})
+
+
 def test_the_image_may_bring_code_and_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trust = tmp_path / "trust.yaml"
     trust.touch()

@@ -3,7 +3,7 @@ import json
 import re
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from runtime.contract import FailureCause
 from runtime.ready.fault import Fault
 from runtime.weights.given import write_list
 from runtime.weights.integrity import ModelFacts, Needs, check_model, prove_model
+from runtime.weights.remote import RemoteFacts
 from runtime.weights.safetensors import MAX_HEADER_BYTES, BadFileError, tensor_names
 from tests.fakes.model import make_model, safetensors_bytes
 
@@ -202,8 +203,16 @@ def test_leftovers_of_training_are_no_weights(model: Path) -> None:
         check(model)
 
 
-async def test_a_url_is_not_looked_at(tmp_path: Path) -> None:
-    assert await prove_model("s3://bucket/x", Needs(), tmp_path / "digests.json") == ModelFacts(None, None)
+async def test_a_bucket_is_looked_at_with_the_engines_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check_remote(url: str, needs: Needs, env: Mapping[str, str]) -> RemoteFacts:
+        assert (url, needs, env) == ("s3://bucket/x", Needs(), {"AWS_REGION": "r"})
+        return RemoteFacts("etags:1", 7, ("a",), 5)
+
+    monkeypatch.setattr("runtime.weights.integrity.check_remote", check_remote)
+    facts = await prove_model("s3://bucket/x", Needs(), tmp_path / "digests.json", {"AWS_REGION": "r"})
+    assert facts == ModelFacts("etags:1", 7, largest_tensor_bytes=5)
 
 
 async def test_a_directory_is_proven_in_a_thread(model: Path) -> None:

@@ -53,12 +53,12 @@ def order(given: Wanted) -> list[str]:
         ),
         pytest.param(
             wanted(medium="fuse"),
-            ["local:prefetch", "local:runai_streamer-16", "local:default"],
-            id="behind FUSE the plain loader is last",
+            ["local:default", "local:prefetch", "local:runai_streamer-16"],
+            id="behind FUSE others follow the plain loader",
         ),
         pytest.param(
             wanted(Here(frozenset(), False, False, "safetensors"), medium="network"),
-            ["local:prefetch", "local:default"],
+            ["local:default", "local:prefetch"],
             id="no streamer installed",
         ),
         pytest.param(
@@ -157,6 +157,25 @@ def test_the_services_own_variables_win() -> None:
     env = {"AWS_ENDPOINT_URL": "http://x", "RUNAI_STREAMER_S3_ENDPOINT": "http://y"}
     (attempt,) = attempts(wanted(directory=None, url=URL, env=env))
     assert "RUNAI_STREAMER_S3_ENDPOINT" not in attempt.env
+
+
+def test_the_services_own_bounds_of_the_streamer_win() -> None:
+    env = {"RUNAI_STREAMER_MEMORY_LIMIT": "7", "RUNAI_STREAMER_CONCURRENCY": "3"}
+    (attempt,) = attempts(wanted(directory=None, url=URL, env=env))
+    assert attempt.args == ("--load-format=runai_streamer",), "options would overwrite the variables"
+    (attempt, *_) = attempts(wanted(local_seconds={"runai_streamer-8": 1.0}, env={"RUNAI_STREAMER_CONCURRENCY": "3"}))
+    assert attempt.args[1] == f'--model-loader-extra-config={{"memory_limit": {4 * GIB}}}'
+
+
+def test_a_streamer_that_the_service_names_gets_a_bound() -> None:
+    named = ("--load-format", "runai_streamer")
+    (attempt,) = attempts(wanted(directory=None, url=URL, args=named, memory=Memory(8 * GIB)))
+    assert (attempt.args, attempt.env) == ((), {"RUNAI_STREAMER_MEMORY_LIMIT": str(4 * GIB)})
+    (attempt,) = attempts(wanted(args=named))
+    assert attempt.env == {"RUNAI_STREAMER_MEMORY_LIMIT": str(4 * GIB)}
+    own = (*named, '--model-loader-extra-config={"memory_limit": 5}')
+    assert attempts(wanted(args=own))[0].env == {}
+    assert attempts(wanted(args=named, env={"RUNAI_STREAMER_MEMORY_LIMIT": "5"}))[0].env == {}
 
 
 def test_ranks_of_a_gpu_machine_read_a_bucket_once() -> None:
