@@ -1,8 +1,10 @@
 """Each row of docs/reference/failures.md, made to happen with the fake engine: cause, permanence and message agree."""
 
+import functools
 import os
 import re
 import signal
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ from runtime.contract import EngineSpec, Failure, FailureCause, Golden, Stage
 from runtime.engine.ending import End, failed_start
 from runtime.engine.launch import Launcher
 from runtime.engine.start import EngineDirs, EngineStart, StartFailed, utc_now
-from scripts.failures import ANY, ROWS, Row
+from runtime.weights.memory import Memory
+from runtime.weights.remote import check_remote
+from scripts.failures import ANY, POD_ROWS, ROWS, Row
 from tests.fakes.model import fake_command, make_model
 
 Make = Callable[[Path, pytest.MonkeyPatch], Awaitable[Failure]]
@@ -64,6 +68,26 @@ async def half_a_model(root: Path, _: pytest.MonkeyPatch) -> Failure:
     return await failing(start_of(root))
 
 
+async def pickled(root: Path, _: pytest.MonkeyPatch) -> Failure:
+    model = make_model(root / "model")
+    (model / "model.safetensors").rename(model / "pytorch_model.bin")
+    return await failing(start_of(root))
+
+
+async def silent_bucket(root: Path, monkeypatch: pytest.MonkeyPatch) -> Failure:
+    monkeypatch.setattr("runtime.weights.integrity.check_remote", functools.partial(check_remote, timeout_s=0.5))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        env = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+        env["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{server.getsockname()[1]}"
+        return await failing(start_of(root, model="s3://models/m", env=env))
+
+
+async def no_room(root: Path, monkeypatch: pytest.MonkeyPatch) -> Failure:
+    make_model(root / "model")
+    monkeypatch.setattr("runtime.weights.machine.read_memory", lambda: Memory(16, 16, "/sys/fs/cgroup/pod"))
+    return await failing(start_of(root))
+
+
 async def no_directory(root: Path, _: pytest.MonkeyPatch) -> Failure:
     make_model(root / "model")
     (root / "r").write_text("in the way")
@@ -111,6 +135,9 @@ async def frozen(root: Path, monkeypatch: pytest.MonkeyPatch) -> Failure:
 MAKERS: dict[str, Make] = {
     "bad model path": no_model,
     "a file of the model missing, cut short or unreadable": half_a_model,
+    "pickled weights that nobody allowed": pickled,
+    "a bucket that does not answer, or may not be read": silent_bucket,
+    "no room for the weights, seen before the start": no_room,
     "unsupported architecture or model type": says("ValueError: Model architectures ['X'] are not supported for now."),
     "arguments that vLLM does not take": says("vllm: error: unrecognized arguments: --x"),
     "an argument or variable that is the launcher's": fails({"args": ("--port=1",)}),
@@ -148,5 +175,6 @@ async def test_a_row(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_every_cause_has_a_row_and_every_row_happens() -> None:
-    assert {row.cause for row in ROWS} == set(FailureCause)
+    # The second table's happen in tests/unit/adapters/starts.
+    assert {row.cause for row in (*ROWS, *POD_ROWS)} == set(FailureCause)
     assert {row.failure for row in ROWS} == set(MAKERS) | {row.failure for row in BY_THE_CONTROLLER}
