@@ -6,7 +6,7 @@ it. So they change only where that pays at every later start or step.
 
 from dataclasses import dataclass
 
-from runtime.engine.capture.sizes import Steps, capture_sizes, own_sizes, padding, without_graph
+from runtime.engine.capture.sizes import Steps, capture_sizes, own_sizes, padding, within, without_graph
 
 ENOUGH_STEPS = 1000.0
 """Steps below which nothing is concluded: a few answers' worth."""
@@ -36,9 +36,10 @@ def choose(steps: Steps, max_num_seqs: int, present: tuple[int, ...] | None) -> 
         kept = "vLLM's own sizes" if present is None else f"{_told(present)}, as before"
         return Choice(present, f"{kept}: {seen:.0f} steps seen, fewer than {ENOUGH_STEPS:.0f}")
     best, held = capture_sizes(steps, max_num_seqs), present or own
-    before, after = padding(steps, held), padding(steps, best)
+    alike = within(steps, best, held)
+    before, after = padding(alike, held), padding(alike, best)
     graphs = without_graph(steps, held, max_num_seqs) - without_graph(steps, best, max_num_seqs)
-    figures = f"of {seen:.0f} steps: {after:.1%} padded; vLLM's own {len(own)} sizes: {padding(steps, own):.1%}"
+    figures = f"of {seen:.0f} steps: {after:.1%} padded; vLLM's own {len(own)} sizes: {padding(alike, own):.1%}"
     fewer = present is None and len(best) <= FEWER * len(own) and after <= before + MORE_PADDING
     if best == present or fewer or before - after >= SAVED or graphs >= GRAPHLESS:
         return Choice(best, f"{_told(best)} {figures}")

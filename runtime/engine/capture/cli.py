@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from runtime.engine.capture.record import read
-from runtime.engine.capture.sizes import Steps, capture_sizes, own_sizes, padding, without_graph
+from runtime.engine.capture.sizes import Steps, capture_sizes, own_sizes, padding, within, without_graph
 from runtime.engine.capture.steps import steps_of
 
 app = typer.Typer(
@@ -71,7 +71,8 @@ def _steps(file: Path) -> Steps:
 def _tell(steps: Steps, max_num_seqs: int, *, as_json: bool) -> None:
     sizes, own = capture_sizes(steps, max_num_seqs), own_sizes(max_num_seqs)
     missing = without_graph(steps, sizes, max_num_seqs)
-    padded, own_padded = padding(steps, sizes), padding(steps, own)
+    alike = within(steps, sizes, own)
+    padded, own_padded = padding(alike, sizes), padding(alike, own)
     if as_json:
         told = {
             "sizes": sizes, "steps": round(sum(steps.values())), "padded": round(padded, 4),
@@ -82,7 +83,7 @@ def _tell(steps: Steps, max_num_seqs: int, *, as_json: bool) -> None:
     typer.echo(f"--cudagraph-capture-sizes {' '.join(map(str, sizes))}")
     typer.echo(
         f"{len(sizes)} sizes for {sum(steps.values()):.0f} steps: {padded:.1%} padded, {missing:.1%} without a graph"
-        f" that has one with vLLM's own {len(own)} sizes, which pad {own_padded:.1%}",
+        f" that have one with vLLM's own {len(own)} sizes; those pad {own_padded:.1%}",
         err=True,
     )
 

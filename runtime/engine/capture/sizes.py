@@ -17,7 +17,7 @@ MOST = 16
 CEILING = 512
 """The largest size of vLLM's own sets (1024 on data-centre Blackwell): memory for graphs grows with the largest."""
 SLACK = 0.01
-"""Share of the computed tokens: one more size must save more padding than this between the best set and the fewest."""
+"""Share of the computed tokens that may be padded beyond the goal: fewer sizes are worth it."""
 TAIL = 0.01
 """Share of the steps: of steps beyond `max_num_seqs` tokens, which hold prompts, so many may go without a graph."""
 
@@ -33,18 +33,27 @@ def own_sizes(max_num_seqs: int) -> tuple[int, ...]:
 
 
 def capture_sizes(steps: Steps, max_num_seqs: int, most: int = MOST) -> tuple[int, ...]:
-    """The fewest sizes, `most` at most (≥ 3), whose padding is within SLACK of the least that `most` sizes can have.
+    """The fewest sizes, `most` at most (≥ 3), that pad no more than vLLM's own would, but for SLACK.
 
+    Where so few cannot pad as little, those that pad least, but for SLACK.
     Always in: 1, and `max_num_seqs`, the largest step that only answers. Larger ones only where steps with short
     prompts were seen. Never more sizes than vLLM would capture by itself, and none larger.
     """
-    most = min(most, max(len(own_sizes(max_num_seqs)), 3))
+    own = own_sizes(max_num_seqs)
+    most = min(most, max(len(own), 3))
     values = _candidates(steps, max_num_seqs)
     forced = {1, min(max_num_seqs, CEILING), values[-1]}
-    computed = sum(value * steps.get(value, 0.0) for value in values)
-    sets = _best_sets(values, [steps.get(value, 0.0) for value in values], forced, most)
-    least = min(padding for padding, _ in sets)
-    return next(sizes for padding, sizes in sets if padding <= least + SLACK * computed)
+    seen = {value: steps.get(value, 0.0) for value in values}
+    computed = sum(value * count for value, count in seen.items())
+    sets = _best_sets(values, list(seen.values()), forced, most)
+    goal = max(min(padded for padded, _ in sets), padding(seen, own) * computed)
+    return next(sizes for padded, sizes in sets if padded <= goal + SLACK * computed)
+
+
+def within(steps: Steps, *several: Sequence[int]) -> Steps:
+    """The steps that each of several sets of sizes has a graph for: on those their padding can be compared."""
+    most = min(sizes[-1] for sizes in several)
+    return {tokens: count for tokens, count in steps.items() if tokens <= most}
 
 
 def padding(steps: Steps, sizes: Sequence[int]) -> float:
@@ -60,10 +69,9 @@ def padding(steps: Steps, sizes: Sequence[int]) -> float:
 
 def without_graph(steps: Steps, sizes: Sequence[int], max_num_seqs: int) -> float:
     """Of the steps that vLLM's own set has a graph for, the share that these sizes have none for."""
-    reach = own_sizes(max_num_seqs)[-1]
-    within = {tokens: count for tokens, count in steps.items() if tokens <= reach}
-    total = sum(within.values())
-    return sum(count for tokens, count in within.items() if tokens > sizes[-1]) / total if total else 0.0
+    own = within(steps, own_sizes(max_num_seqs))
+    total = sum(own.values())
+    return sum(count for tokens, count in own.items() if tokens > sizes[-1]) / total if total else 0.0
 
 
 def _candidates(steps: Steps, max_num_seqs: int) -> list[int]:

@@ -27,8 +27,8 @@ def test_from_a_host_s_own_file(tmp_path: Path) -> None:
     code, out, said = shapes("choose", tmp_path / "shapes.json", "--max-num-seqs", "64")
     assert (code, out) == (0, "--cudagraph-capture-sizes 1 4 64\n")
     assert said == (
-        "3 sizes for 8000 steps: 0.0% padded, 0.0% without a graph that has one with vLLM's own 19 sizes,"
-        " which pad 0.0%\n"
+        "3 sizes for 8000 steps: 0.0% padded, 0.0% without a graph that have one with vLLM's own 19 sizes;"
+        " those pad 0.0%\n"
     )
 
 

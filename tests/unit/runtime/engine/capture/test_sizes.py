@@ -26,6 +26,8 @@ CASES: dict[str, tuple[Steps, int, tuple[int, ...]]] = {
     "threes": ({1: 100.0, 3: 100.0}, 8, (1, 3, 8)),
     # 7 padded to 8 is one token in 700: less than SLACK.
     "nearly eight": ({1: 100.0, 7: 1.0, 8: 86.0}, 8, (1, 8)),
+    # vLLM's own pad 5 and 6 to 8, 16 % of the tokens; ours need no size of their own for 5 either.
+    "as vLLM's own": ({1: 100.0, 5: 10.0, 6: 10.0, 8: 10.0}, 8, (1, 8)),
     # Steps with short prompts: 16 is within what vLLM captures for 8 sequences, 17 is not.
     "short prompts": ({1: 100.0, 16: 50.0}, 8, (1, 8, 16)),
     "beyond vLLM's own": ({1: 100.0, 17: 50.0}, 8, (1, 8)),
@@ -94,7 +96,7 @@ small = st.dictionaries(st.integers(1, 24), st.integers(1, 50).map(float), min_s
 @settings(max_examples=60)
 @given(steps=small, seqs=st.integers(1, 24), most=st.integers(3, 5))
 def test_no_other_set_is_better(steps: Steps, seqs: int, most: int) -> None:
-    """Beside every set there is: within SLACK of the least padding, and none so good has fewer sizes."""
+    """Beside every set there is: within SLACK of vLLM's own or of the least, and none so good has fewer sizes."""
     sizes = capture_sizes(steps, seqs, most)
     most = min(most, max(len(own_sizes(seqs)), 3))
     covered = {tokens: count for tokens, count in steps.items() if tokens <= sizes[-1]}
@@ -106,9 +108,10 @@ def test_no_other_set_is_better(steps: Steps, seqs: int, most: int) -> None:
         for chosen in combinations(free, number)
     ]
     least = min(padding(covered, other) for other in sets)
-    assert padding(covered, sizes) <= least + SLACK + 1e-9
+    goal = max(least, padding(covered, own_sizes(seqs))) + SLACK
+    assert padding(covered, sizes) <= goal + 1e-9
     fewer = [other for other in sets if len(other) < len(sizes)]
-    assert all(padding(covered, other) > least + SLACK - 1e-9 for other in fewer)
+    assert all(padding(covered, other) > goal - 1e-9 for other in fewer)
 
 
 def test_padding_by_hand() -> None:
