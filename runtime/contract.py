@@ -14,6 +14,7 @@ Who speaks to whom (locally each arrow is a unix socket in the state directory, 
     host → controller      POST /v1/internal/events             HostEvents → 204 (a nudge: the truth is HostView)
     portal → controller    GET  /v1/routes                      → SSE: `snapshot` RouteTable, `delta` RouteDelta
                            POST /v1/internal/portal             PortalReport → 204
+    pod → controller       POST /v1/internal/pod                PodReport → 204, over HTTPS with the pod's own token
 """
 
 from datetime import datetime
@@ -94,6 +95,19 @@ class Stage(StrEnum):
     GOLDEN_PROMPT = "golden_prompt"
 
 
+class PodStage(StrEnum):
+    """The named parts of a pod's start that come before its engine's own stages; the API server tells of them."""
+
+    POD_CREATE = "pod_create"
+    NODE_PROVISION = "node_provision"
+    SCHEDULE = "schedule"
+    POD_SETUP = "pod_setup"
+    IMAGE_PULL = "image_pull"
+    INIT_CONTAINERS = "init_containers"
+    CONTAINER_START = "container_start"
+    RESTART_WAIT = "restart_wait"
+
+
 class Verdict(StrEnum):
     """What an engine did with the compile cache that its start was given (runtime/cache/verdict.py)."""
 
@@ -128,6 +142,16 @@ class FailureCause(StrEnum):
     DIED_AFTER_READY = "died-after-ready"
     FROZEN = "frozen"
     HOST_LOST = "host-lost"
+    # Of a pod, told by the API server.
+    UNSCHEDULABLE = "unschedulable"
+    IMAGE_PULL = "image-pull"
+    POD_REFUSED = "pod-refused"
+    POD_CONFIG = "pod-config"
+    INIT_FAILED = "init-failed"
+    PROBE_FAILED = "probe-failed"
+    EVICTED = "evicted"
+    NODE_LOST = "node-lost"
+    PROGRESS_DEADLINE = "progress-deadline"
 
 
 class _Wire(BaseModel):
@@ -205,6 +229,17 @@ class StageTime(_Wire):
     pid: int | None = None
 
 
+class PodStageTime(_Wire):
+    """One part of a pod's start before its engine's, as the API server tells of it: mostly in whole seconds."""
+
+    stage: PodStage
+    begun_at: AwareDatetime
+    elapsed_ms: float
+    evidence: Literal["cluster"] = "cluster"
+    span_s: None = None
+    bytes: int | None = None
+
+
 class CacheUse(_Wire):
     """The compile cache of one start. `key`: its fingerprint's, None where there is none (`note` says why).
 
@@ -252,8 +287,34 @@ class WeightsUse(_Wire):
     fell_back: int | None = None
 
 
+class PodTimes(_Wire):
+    """What the cluster says of the pod of one start, beside T0–T9. A time of a run before this one is not here.
+
+    `restart`: how often its engine's container had been started before. `teaches` false: its T9 is not known well
+    enough for a lead time. `ready_at`: Kubernetes called it Ready, which may be later than its first answer,
+    `first_success_at`. `image_bytes`: what was pulled, None where the node had it.
+    `leaving_at`: its deletion was asked for; until `gone_at` it drains and keeps its GPUs. `skew_s`: by so much the
+    clocks of node, controller and control plane disagreed about the order of marks; those were moved to keep it.
+    """
+
+    uid: str
+    name: str
+    restart: int = 0
+    teaches: bool = True
+    revision: str | None = None
+    node: str | None = None
+    image: str = ""
+    image_bytes: int | None = None
+    created_at: AwareDatetime
+    ready_at: AwareDatetime | None = None
+    first_success_at: AwareDatetime | None = None
+    leaving_at: AwareDatetime | None = None
+    gone_at: AwareDatetime | None = None
+    skew_s: float | None = None
+
+
 class StartRecord(_Wire):
-    """One start of one replica, whole or under way. `id` is `host-generation`.
+    """One start of one replica, whole or under way. `id` is `host-generation`, or of a pod `uid-restart`.
 
     `ready_s` is T0 → T9; `attributed` the share of it (0–1) that named stages cover, overlaps counted once.
     `warmed_at`: the second level of readiness, every shape computed once; a mark of its own, after T9.
@@ -261,7 +322,7 @@ class StartRecord(_Wire):
     `outcome` None: under way. A failed start has no `ready_s` and is no sample of stage times. `ended`: how an engine
     that had become ready ended; None while it serves, and where it was stopped on purpose. `forked`: the engine
     is a fork of a process that had imported vLLM; `spawned_because`: why it is none where one was asked for.
-    `shapes`: which sizes its CUDA graphs have, and why.
+    `shapes`: which sizes its CUDA graphs have, and why. `pod`: set where the replica is a pod.
     """
 
     id: str
@@ -269,7 +330,7 @@ class StartRecord(_Wire):
     replica: str
     kind: StartKind
     marks: dict[Mark, AwareDatetime] = Field(default_factory=dict)
-    stages: tuple[StageTime, ...] = ()
+    stages: tuple[StageTime | PodStageTime, ...] = ()
     outcome: Literal["ready", "failed", "cancelled"] | None = None
     failure: Failure | None = None
     ended: Failure | None = None
@@ -285,6 +346,7 @@ class StartRecord(_Wire):
     shapes: str = ""
     cache: CacheUse = CacheUse()
     weights: WeightsUse = WeightsUse()
+    pod: PodTimes | None = None
 
 
 class ReplicaView(_Wire):
@@ -386,6 +448,19 @@ class HostEvents(_Wire):
     host: str
     revision: int
     stages: tuple[StageEvent, ...] = ()
+
+
+class PodReport(_Wire):
+    """What an engine's own pod says of its starts, whole: `starts` are the newest, the one under way last.
+
+    Whose pod it is follows from the token that it comes with, never from what it says. `host` names the process, so
+    that a restarted container is another one; `revision` grows with each report of it. `stage` is the one under way.
+    """
+
+    host: str
+    revision: int
+    stage: Stage | None = None
+    starts: Annotated[tuple[StartRecord, ...], Field(max_length=32)] = ()
 
 
 class Endpoint(_Wire):

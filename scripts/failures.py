@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from runtime.contract import Failure, FailureCause
 from runtime.host.retry import LONGEST_WAIT_S, PORT_TRIES, wait_s
+from scripts import pod_failures
 
 ANY = "…"
 SHOWN_TRIES = 4
@@ -229,7 +230,7 @@ def page() -> str:
     head = ("failure", "how it is told", "cause", "would the same fail again", "message", "next try after")
     lines = [head, tuple("---" for _ in head), *_cells()]
     table = "\n".join(f"| {' | '.join(cell.replace('|', '¦') for cell in line)} |" for line in lines)
-    return f"{_INTRODUCTION}\n\n{table}"
+    return f"{_INTRODUCTION}\n\n{table}\n\n{pod_failures.section()}"
 
 
 def _cells() -> Iterator[tuple[str, ...]]:

@@ -29,7 +29,7 @@ from runtime.contract import Stage
 from runtime.engine.cpu import Cpu
 from runtime.engine.cuda import Cuda
 from runtime.engine.platforms import Platform
-from scripts import access, bad_input, failures, faults, start_faults
+from scripts import access, bad_input, failures, faults, pod_stages, start_faults
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTE = "*Written by `make reference` from the code; edit the code.*"
@@ -157,6 +157,7 @@ def _stages() -> str:
         "The list is closed. A stage needs evidence for its begin and for its end; seconds that none covers are shown "
         "as unnamed. Where vLLM has a span for the same stretch, the stage is checked against it.\n\n"
         + _table(("stage", "what happens", "span that checks it, CPU", "span that checks it, CUDA"), rows)
+        + f"\n\n{pod_stages.section()}"
     )
 
 

@@ -44,6 +44,15 @@ _NOT_THE_BUNDLE = frozenset(
         FailureCause.NO_MEMORY,
         FailureCause.NOT_SERVED,
         FailureCause.HOST_LOST,
+        FailureCause.UNSCHEDULABLE,
+        FailureCause.IMAGE_PULL,
+        FailureCause.POD_REFUSED,
+        FailureCause.POD_CONFIG,
+        FailureCause.INIT_FAILED,
+        FailureCause.PROBE_FAILED,
+        FailureCause.EVICTED,
+        FailureCause.NODE_LOST,
+        FailureCause.PROGRESS_DEADLINE,
     }
 )
 

@@ -6,7 +6,7 @@ from textwrap import wrap
 
 from activator_ext.core.overlap import Stretch, critical_path, unnamed
 from activator_ext.core.visible import visible
-from runtime.contract import Mark, StageTime, StartRecord
+from runtime.contract import Mark, PodStageTime, StageTime, StartRecord
 
 SPAN_TOLERANCE = 0.1
 """A stage agrees with the engine's own span within a tenth of it, or within `SPAN_SLACK_S`, whichever is more."""
@@ -87,7 +87,7 @@ def _end(record: StartRecord, now: datetime) -> datetime:
     return now if record.outcome is None else max(record.marks.values(), default=now)
 
 
-def _stretch(stage: StageTime, begin: datetime) -> Stretch:
+def _stretch(stage: StageTime | PodStageTime, begin: datetime) -> Stretch:
     at = (stage.begun_at - begin).total_seconds()
     return Stretch(at, at + stage.elapsed_ms / 1000)
 
@@ -107,7 +107,7 @@ def _share(took: float, total: float) -> str:
     return f"{took / total:.1%}" if total else ""
 
 
-def _span(stage: StageTime) -> str:
+def _span(stage: StageTime | PodStageTime) -> str:
     """The engine's own figure for the same work, and whether ours agrees with it."""
     if stage.span_s is None:
         return ""

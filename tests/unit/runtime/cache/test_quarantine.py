@@ -157,6 +157,16 @@ C = FailureCause
         (C.NO_COMPILER, {"stage": "compile"}, 30, 5, Blame.NONE),
         (C.NOT_SERVED, {}, 40, 5, Blame.NONE),
         (C.HOST_LOST, {}, 40, 5, Blame.NONE),
+        # Of the pod: its engine may not even have begun.
+        (C.UNSCHEDULABLE, {}, 0, 5, Blame.NONE),
+        (C.IMAGE_PULL, {}, 0, 5, Blame.NONE),
+        (C.POD_REFUSED, {}, 0, 5, Blame.NONE),
+        (C.POD_CONFIG, {}, 0, 5, Blame.NONE),
+        (C.INIT_FAILED, {}, 0, 5, Blame.NONE),
+        (C.PROBE_FAILED, {"exit_code": 137}, 40, 5, Blame.NONE),
+        (C.EVICTED, {}, 40, 5, Blame.NONE),
+        (C.NODE_LOST, {}, 40, 5, Blame.NONE),
+        (C.PROGRESS_DEADLINE, {}, 600, 5, Blame.NONE),
     ],
 )
 def test_who_is_to_blame(cause: C, numbers: dict[str, float | str], seconds: float, before: int, blame: Blame) -> None:
