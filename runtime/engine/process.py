@@ -17,8 +17,9 @@ from typing import Protocol
 from runtime.engine import group
 from runtime.engine.log_file import LogFile
 
-TAIL_LINES = 200
-"""Lines kept to explain a failure; a vLLM traceback through three processes has about 120."""
+TAIL_LINES = 400
+"""Lines kept to explain a failure. A loader's exception is told through three processes, and their libraries tell of
+leaks after it: 215 lines from the cause to the end."""
 MAX_LINE_BYTES = 256 * 1024
 """A longer line is cut into pieces; vLLM's longest, its configuration, has about 6 kB."""
 READ_BYTES = 64 * 1024
