@@ -74,7 +74,7 @@ def booted(folder: Path, *options: str) -> Iterator[ControlPlane]:
     """A testbed of our own in `folder`, taken down at the end. Fast: Knative's windows are 6 s."""
     command = testbed_command()
     assert command is not None, HOW
-    up = [command, "up", "--dir", folder, "--fast", *options]
+    up = [str(command), "up", "--dir", str(folder), "--fast", *options]
     try:
         done = subprocess.run(up, check=True, stdout=subprocess.PIPE, text=True, timeout=UP_S)
         env = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
