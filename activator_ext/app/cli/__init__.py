@@ -362,3 +362,58 @@ def events(
     from activator_ext.app.cli import event_lines
 
     event_lines.events(state, follow=follow, limit=limit, as_json=as_json)
+
+
+@app.command(
+    "keda-scaler",
+    epilog=_epilog(
+        "pilotlight keda-scaler --listen 127.0.0.1:9090 --floors floors.yaml",
+        "pilotlight keda-scaler --listen 0.0.0.0:9090 --floors floors.yaml "
+        "--tls-cert tls.crt --tls-key tls.key --client-ca ca.crt",
+        "pilotlight keda-scaler --controller http://127.0.0.1:8081 --token-file ~/.local/state/pilotlight/token",
+    ),
+)
+@told
+def keda_scaler(
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where KEDA asks.")] = "127.0.0.1:9090",
+    floors: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Floors in a file, read again when it changes.", parser=_path)
+    ] = None,
+    controller: Annotated[str | None, typer.Option(metavar="URL", help="Floors of the controller there.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The controller's token, read at each call.", parser=_path)
+    ] = None,
+    controller_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Authority of the controller's certificate.", parser=_path)
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate that KEDA is shown.", parser=_path)
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.", parser=_path)] = None,
+    client_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Authority of KEDA's client certificate.", parser=_path)
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Without TLS though not on loopback: a mesh sees to who asks.")
+    ] = False,
+) -> None:
+    """Serve floors to KEDA as an external push scaler.
+
+    For who wants the scaler alone. A ScaledObject names it in a trigger `external-push`, with metadata.scalerAddress
+    and metadata.service, and is scaled to the floor of that service: 0 → 1 as soon as the floor rises. FILE holds
+    `floors: {NAMESPACE/NAME: REPLICAS}`, and `{replicas: N, until: TIME}` for one that ends. A floor that is not
+    known is an error for KEDA, which then changes nothing; only a floor of 0 lets it go to zero.
+    """
+    from activator_ext.app.cli import keda
+
+    keda.keda_scaler(
+        listen=listen,
+        floors=floors,
+        controller=controller,
+        token_file=token_file,
+        controller_ca=controller_ca,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        client_ca=client_ca,
+        plain=plain,
+    )

@@ -1,0 +1,92 @@
+"""The floors that are known now, and whoever waits for one to change.
+
+Absent is not zero: a service without a known floor, or an open floor from a source that has gone silent, is *unknown*.
+KEDA is then told an error, upon which it keeps the replicas that stand and says so on the ScaledObject; it never goes
+to zero for it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from activator_ext.core.model import ServiceId
+
+STALE_AFTER = timedelta(seconds=60)
+"""A source not heard for so long is silent: its open floors are unknown from then on, timed ones end at their time."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFloor:
+    """`replicas` ≥ 0 until an instant (exclusive; None: open), when it becomes 0."""
+
+    replicas: int
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No floor can be told; `why` names what is missing and the fix."""
+
+    why: str
+
+
+def floor_at(now: datetime, service: ServiceId, known: KnownFloor | None, heard_at: datetime | None) -> int | Unknown:
+    """The floor of a service now, from what was last told and when the source was last heard (None: never)."""
+    if heard_at is None:
+        return Unknown(f"no floors are known yet (asked for {service}): the source has not been read")
+    silent = now - heard_at > STALE_AFTER
+    if known is not None and known.until is not None:
+        # An end that was announced holds without its source, too.
+        return known.replicas if now < known.until else 0
+    if silent:
+        return Unknown(
+            f"the source of floors is silent for {(now - heard_at).total_seconds():.0f} s (asked: {service})"
+        )
+    if known is None:
+        return Unknown(
+            f"no floor is known for {service}: is it spelt as its InferenceService, and does it have a policy?"
+        )
+    return known.replicas
+
+
+class Floors:
+    """What is known; lives on one event loop. `clock` gives aware UTC."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+        self._known: Mapping[ServiceId, KnownFloor] = {}
+        self._heard_at: datetime | None = None
+        self._forever = False
+        self._change = asyncio.Event()
+
+    def tell(self, floors: Mapping[ServiceId, KnownFloor], *, forever: bool = False) -> None:
+        """Replace all floors by these. `forever`: they hold without being told again (a file that stays)."""
+        before, self._known = self._known, dict(floors)
+        self._heard_at, self._forever = self._clock(), forever
+        if before != self._known:
+            self._change.set()
+            self._change = asyncio.Event()
+
+    def of(self, service: ServiceId) -> int | Unknown:
+        """The floor of a service now."""
+        now = self._clock()
+        return floor_at(now, service, self._known.get(service), now if self._forever else self._heard_at)
+
+    @property
+    def services(self) -> tuple[ServiceId, ...]:
+        """Every service with a known floor, by name."""
+        return tuple(sorted(self._known))
+
+    @property
+    def change(self) -> asyncio.Event:
+        """Set at the next telling of another value. Take it *before* reading a floor, so that none is missed."""
+        return self._change
+
+    def ends_within_s(self, service: ServiceId, most_s: float) -> float:
+        """Seconds until this service's floor ends by itself, at most `most_s`."""
+        known = self._known.get(service)
+        if known is None or known.until is None:
+            return most_s
+        left_s = (known.until - self._clock()).total_seconds()
+        return min(left_s, most_s) if left_s > 0 else most_s
