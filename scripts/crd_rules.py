@@ -106,7 +106,7 @@ _IS_INSTANT = _matches(INSTANT)
 INSTANTS = At(
     (
         Rule(_IS_INSTANT, "'%s' is not an instant. Write one like 2026-12-01T09:00:00+01:00.", _VALUE),
-        # Fails for a day that is on no calendar.
+        # Fails for the 29th of February of a year that has none.
         Rule(
             f'!({_IS_INSTANT}) || timestamp(self) > timestamp("0001-01-01T00:00:00Z")',
             "'%s' is on no calendar. Write one like 2026-12-01T09:00:00+01:00.",

@@ -14,7 +14,11 @@ from activator_ext.adapters.local.schema import Strict
 
 LONGEST = timedelta(days=31)
 """Longest hold; the API of local mode takes none that is longer either."""
-INSTANT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
+_DAY = (
+    r"((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|[12][0-9]))"
+    r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+)
+INSTANT = rf"[12][0-9]{{3}}-{_DAY}(\.[0-9]{{1,9}})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 """RFC 3339 with seconds and zone, as Kubernetes writes instants."""
 _INSTANT = re.compile(INSTANT, re.ASCII)
 _FIX = "Write one like 2026-12-01T09:00:00+01:00."
