@@ -414,7 +414,7 @@ class ServiceOrder(_Wire):
     """Desired state of one service at a host; idempotent. `asked_at` becomes T0 of the starts that it causes.
 
     `stuck_after_s`: a start that shows no sign of life for so long (no new stage, no log line, neither CPU nor disk
-    used) has failed.
+    used) has failed. `requests_wait`: whether requests wait for the service now; None: nobody can tell.
     """
 
     spec: EngineSpec
@@ -422,6 +422,7 @@ class ServiceOrder(_Wire):
     asked_at: AwareDatetime
     why: str = ""
     stuck_after_s: Annotated[float, Field(gt=0)] = STUCK_AFTER_S
+    requests_wait: bool | None = None
 
 
 class Stop(_Wire):

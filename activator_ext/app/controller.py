@@ -60,6 +60,7 @@ class Controller:
         self._lateness = Lateness(history, metrics, self._say_service)
         self._state = State()
         self._orders: dict[ServiceId, tuple[str, EngineSpec, int]] = {}
+        self._told_waiting: dict[ServiceId, bool] = {}
         self._created: dict[ServiceId, datetime] = {}
         self._etas: dict[ServiceId, datetime] = {}
         self._wanted = asyncio.Event()
@@ -288,7 +289,10 @@ class Controller:
             there = wanted_there.get(str(service))
             # Answers that other services' starts have taught are told, but not where that asked for what failed.
             stands = self._ordered(service, order) and not _asks(decided.floor, there)
-            if stands and (self._orders[service] == order or there != floor):
+            waits = self._requests_wait(service)
+            # That requests wait now is told to starts under way as soon as it is so; that none waits can wait.
+            told = self._orders.get(service) == order and self._told_waiting.get(service, False) >= bool(waits)
+            if stands and (told or there != floor):
                 continue
             edited = self._edited(service, order)
             asked_at = now if edited else self._asked_at(service, decided.floor.demand, now)
@@ -302,13 +306,26 @@ class Controller:
             why = f"{'its engine was edited; ' if edited else ''}{decided.floor.reason.text}"
             stuck_after_s = self._stuck_after_s(service) if floor else STUCK_AFTER_S
             await self._host.order(
-                ServiceOrder(spec=spec, replicas=floor, asked_at=asked_at, why=why, stuck_after_s=stuck_after_s)
+                ServiceOrder(
+                    spec=spec,
+                    replicas=floor,
+                    asked_at=asked_at,
+                    why=why,
+                    stuck_after_s=stuck_after_s,
+                    requests_wait=waits,
+                )
             )
-            self._orders[service] = order
+            self._orders[service], self._told_waiting[service] = order, bool(waits)
         for name in wanted_there.keys() - {str(service) for service in decision.services}:
             await self._host.forget(name)
             self._orders.pop(ServiceId.parse(name), None)
+            self._told_waiting.pop(ServiceId.parse(name), None)
         self._take_view(await self._host.view())
+
+    def _requests_wait(self, service: ServiceId) -> bool | None:
+        """Whether requests wait for it now; None: no portal has told."""
+        load = self.world.loads.get(service)
+        return None if load is None else load.waiting > 0
 
     def _ordered(self, service: ServiceId, order: tuple[str, EngineSpec, int]) -> bool:
         """Whether this order stands already, but for golden answers learned since."""

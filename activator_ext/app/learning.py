@@ -94,6 +94,9 @@ class Learner:
         if before is None and start.outcome is None:
             self._say(service, "start", f"{start.replica} starts ({start.kind}): {start.why}")
         if start.outcome is None:
+            note = start.cache.note
+            if note.startswith("waiting: ") and (before is None or before.cache.note != note):
+                self._say(service, "start", f"{start.replica} is {note}")
             return
         known = before
         if known is None or known.outcome is None:

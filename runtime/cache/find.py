@@ -77,6 +77,7 @@ class _Search:
         self._useless: set[str] = set()
         self._ours: set[str] = set()
         self._left_alone: set[str] = set()
+        self._silent: set[str] = set()
 
     @property
     def unwanted(self) -> frozenset[str]:
@@ -89,6 +90,7 @@ class _Search:
         self._notes += (f"bundle {digest[:12]} left alone: it is quarantined here" for digest in sorted(left_alone))
         self._left_alone |= left_alone
         self._useless |= got.damaged
+        self._silent |= got.silent
 
     def refused(self, got: Fetched, ref: BundleRef, fault: BundleFault) -> None:
         self._notes.append(f"bundle {ref.digest[:12]} of {got.place} refused: {fault}")
@@ -108,7 +110,7 @@ class _Search:
 
     def _passed_over(self) -> PassedOver:
         useless = frozenset(self._useless | self._left_alone)
-        return PassedOver(useless, useless | frozenset(self._ours), bool(self._left_alone))
+        return PassedOver(useless, useless | frozenset(self._ours), bool(self._left_alone), frozenset(self._silent))
 
 
 def _restored(root: Root, file: Path, ref: BundleRef, trust: TrustPolicy, stop: threading.Event) -> Restored:

@@ -34,12 +34,14 @@ class Lock(Protocol):
 
 def to_json(record: LockRecord) -> bytes:
     """The record as it is kept in files and objects."""
-    fields = {
+    fields: dict[str, object] = {
         "holder": record.holder,
         "token": record.token,
         "renewed_at": record.renewed_at.isoformat(),
         "ttl_s": record.ttl_s,
     }
+    if record.begun_at is not None:
+        fields["begun_at"] = record.begun_at.isoformat()
     return json.dumps(fields, sort_keys=True).encode()
 
 
@@ -54,6 +56,7 @@ def from_json(data: bytes) -> LockRecord | None:
             token=int(fields["token"]),
             renewed_at=datetime.fromisoformat(fields["renewed_at"]),
             ttl_s=float(fields["ttl_s"]),
+            begun_at=datetime.fromisoformat(fields["begun_at"]) if "begun_at" in fields else None,
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

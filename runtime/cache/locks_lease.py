@@ -61,6 +61,7 @@ class LeaseLock:
             token=max(1, spec.lease_transitions or 0),
             renewed_at=spec.renew_time or spec.acquire_time or datetime.fromtimestamp(0, UTC),
             ttl_s=float(max(1, spec.lease_duration_seconds or 0)),
+            begun_at=spec.acquire_time,
         )
         return Seen(record, str(found.metadata.resource_version))
 
@@ -75,22 +76,18 @@ class LeaseLock:
         return done is not None
 
     def _body(self, record: LockRecord, over: Seen | None) -> dict[str, object]:
-        # As a dict: the client writes a whole second without its fraction, which the API server refuses.
-        instant = record.renewed_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         metadata: dict[str, object] = {"name": self._name, "namespace": self._namespace, "labels": LABELS}
         if over is not None:
             metadata["resourceVersion"] = over.version
-        return {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": metadata,
-            "spec": {
-                "holderIdentity": record.holder or "",
-                "leaseDurationSeconds": math.ceil(record.ttl_s),
-                "renewTime": instant,
-                "leaseTransitions": record.token,
-            },
+        spec: dict[str, object] = {
+            "holderIdentity": record.holder or "",
+            "leaseDurationSeconds": math.ceil(record.ttl_s),
+            "renewTime": _instant(record.renewed_at),
+            "leaseTransitions": record.token,
         }
+        if record.begun_at is not None:
+            spec["acquireTime"] = _instant(record.begun_at)
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
     async def _call(self, expected: tuple[int, ...], call: Callable[..., Any], *args: object) -> Any | None:
         """What the call returns; None for a status of `expected`."""
@@ -110,3 +107,8 @@ class LeaseLock:
         if "timed out" in str(error).lower():
             raise StoreFault(StoreCause.STALLED, self._place, said, FIX) from error
         raise StoreFault(StoreCause.UNREACHABLE, self._place, said, "look at the API server and the network") from error
+
+
+def _instant(at: datetime) -> str:
+    """As text: the client writes a whole second without its fraction, which the API server refuses."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -10,7 +10,7 @@ own. What a third party sees of two holders with worse clocks is two publication
 golden prompt: wasted work, nothing wrong.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 
@@ -20,19 +20,22 @@ class LockRecord:
 
     `holder`: None once it gave the lock up. `token` ≥ 1: grows by one with each taking over, never falls; it goes into
     the bundle's metadata. `renewed_at`: the last heartbeat, aware UTC, by the holder's clock. `ttl_s` > 0: it counts
-    as dead so long after that.
+    as dead so long after that. `begun_at`: when this holder took its turn, by its own clock; None where nobody says.
     """
 
     holder: str | None
     token: int
     renewed_at: datetime
     ttl_s: float
+    begun_at: datetime | None = field(default=None, compare=False)  # told to who waits; no part of who holds
 
     def __post_init__(self) -> None:
         if self.holder == "" or self.token < 1 or not 0 < self.ttl_s < float("inf"):
             raise ValueError(f"no lock record: {self}")
         if self.renewed_at.utcoffset() is None:
             raise ValueError("a heartbeat must be an aware instant")
+        if self.begun_at is not None and self.begun_at.utcoffset() is None:
+            raise ValueError("the begin of a turn must be an aware instant")
 
     @property
     def expires_at(self) -> datetime:
@@ -96,14 +99,14 @@ Decision = Hold | Follow | TakeOver | GoWithout
 def decide(now: datetime, record: LockRecord | None, me: str, wait_until: datetime, terms: Terms) -> Decision:
     """What `me` does now. `record`: the lock as last read (None: there is none). `wait_until`: the wait's budget."""
     if record is None:
-        return TakeOver(LockRecord(me, 1, now, terms.ttl_s))
+        return TakeOver(LockRecord(me, 1, now, terms.ttl_s, now))
     if record.holder == me and now < record.expires_at:
         renewed = replace(record, renewed_at=max(now, record.renewed_at), ttl_s=terms.ttl_s)
         return Hold(renewed, record.renewed_at + timedelta(seconds=min(terms.renew_every_s, record.ttl_s / 3)))
     # What we let expire ourselves is as free as what was given up: nobody else ever believed to hold it.
     free_at = now if record.holder in (None, me) else record.expires_at + timedelta(seconds=terms.skew_s)
     if now >= free_at:
-        return TakeOver(LockRecord(me, record.token + 1, now, terms.ttl_s))
+        return TakeOver(LockRecord(me, record.token + 1, now, terms.ttl_s, now))
     holder = str(record.holder)
     if now >= wait_until:
         return GoWithout(holder)

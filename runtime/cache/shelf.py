@@ -1,9 +1,9 @@
 """The compile caches of one host: what engines find of what was compiled before, and where they leave their own.
 
 A start gets a private directory for its fingerprint. It is as an earlier start of the same replica was proven with it,
-else filled from the nearest store that has a bundle which this host takes, else empty. Once the start is proven, each
-store that has no bundle of it is offered one. Whatever fails here, the start goes on without: a cache saves time and
-decides nothing.
+else filled from the nearest store that has a bundle which this host takes, else empty: then the start has the turn to
+make one, or waits for who has it as long as that can save anything. Once it is proven, each store that has no bundle of
+it is offered one. Whatever fails here, the start goes on without: a cache saves time and decides nothing.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError
@@ -21,14 +22,15 @@ from pathlib import Path
 
 from runtime.cache.blame import Blame, judge_failure, judge_recompiled
 from runtime.cache.bundle import Packed, pack
+from runtime.cache.experience import Experience
 from runtime.cache.find import Found, find
 from runtime.cache.fingerprint import Fingerprint
 from runtime.cache.inputs import fingerprint_of
 from runtime.cache.labels import labels
-from runtime.cache.locks_directory import DirectoryLock
+from runtime.cache.locks_memory import MemoryLocks
 from runtime.cache.locks_open import open_lock
 from runtime.cache.manifest import Provenance
-from runtime.cache.offer import Made, Target, offer
+from runtime.cache.offer import Made, offer
 from runtime.cache.quarantine import Quarantine
 from runtime.cache.restore import inspect
 from runtime.cache.roots import Root
@@ -41,7 +43,17 @@ from runtime.cache.stores.open import open_store, open_stores
 from runtime.cache.stores.patience import Patience
 from runtime.cache.threads import in_thread
 from runtime.cache.trust import TrustPolicy
+from runtime.cache.turns import Asked, Follower, Target, Turns, ask_turns
 from runtime.contract import CacheUse, EngineSpec, Failure, Verdict
+
+OWN_LOOK_S, LOOK_S = 0.25, 2.0
+"""How often a start that waits looks for the bundle: in the host's own store, and in the one that it publishes to."""
+
+SPARED_SHARE = 0.25
+"""The share of a start's time limit that it may wait for another's bundle."""
+
+MOST_FINDS = 3
+"""Bundles that come while a start waits and are then refused; after so many it compiles."""
 
 KEEP = Keep(per_key=2, max_bytes=20 * 2**30)
 """What the host's own store keeps: of each fingerprint one to fall back on, and no more disk than a model takes."""
@@ -76,23 +88,34 @@ class Shelf:
         self._trust = (policy or TrustPolicy()).trusting(self._signer.public)
         self._own = DirectoryStore(root / "store", wall=clock, patience=patience)
         self._stores: tuple[Store, ...] = (self._own, *open_stores(stores, patience=patience))
-        self._targets = [Target(self._own, partial(DirectoryLock, root / "store", patience=patience), own=True)]
+        self._targets = [Target(self._own, MemoryLocks().of, own=True, look_every_s=OWN_LOOK_S)]
         if publish_to is not None:
             target = Target(
-                open_store(publish_to, patience=patience), partial(open_lock, publish_to, patience=patience)
+                open_store(publish_to, patience=patience),
+                partial(open_lock, publish_to, patience=patience),
+                look_every_s=LOOK_S,
             )
             self._targets.append(target)
             self._stores = (*self._stores, target.store)
         self._quarantine = Quarantine(root / "quarantine.json")
+        self._experience = Experience(root / "experience.json")
         self._failed: Counter[str] = Counter()
         self._recompiled: Counter[str] = Counter()
 
     async def begin(
-        self, spec: EngineSpec, environ: Mapping[str, str], args: Sequence[str], caches: Path
+        self,
+        spec: EngineSpec,
+        environ: Mapping[str, str],
+        args: Sequence[str],
+        caches: Path,
+        *,
+        awaited: Callable[[], bool | None] = lambda: None,
+        told: Callable[[str], None] = lambda _: None,
     ) -> StartCache:
         """A directory below `caches` for one start. `environ`, `args`: what each start of the spec has.
 
-        Raises OSError where the directory cannot be had.
+        `awaited`: whether a request waits for it now (None: nobody can tell). `told` hears of a wait for a bundle that
+        another start makes. Raises OSError where the directory cannot be had.
         """
         scratch = self._scratch / secrets.token_hex(8)
         try:
@@ -105,9 +128,19 @@ class Shelf:
         try:
             own = await in_thread(lambda _: root.take())
             if own:
-                return await self._begun(root, CacheUse(key=root.key, origin="own"), scratch, fingerprint)
+                found = Found(CacheUse(key=root.key, origin="own"))
+                return await self._begun(spec.service, root, found, scratch, fingerprint)
             found = await self._found(root, scratch)
-            return await self._begun(root, found.use, scratch, fingerprint, found.bundle, found.passed)
+            turns = Turns()
+            if found.bundle is None:
+                known = await in_thread(lambda _: self._experience.known(spec.service))
+                follower = Follower(known, awaited, told, spec.start_timeout_s * SPARED_SHARE)
+                found, turns = await self._follow(root, scratch, found, follower)
+            try:
+                return await self._begun(spec.service, root, found, scratch, fingerprint, turns)
+            except BaseException:
+                await turns.give_back()
+                raise
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
@@ -120,6 +153,8 @@ class Shelf:
                 await self._offered(cache, cache.fingerprint, golden, compile_s)
             with contextlib.suppress(OSError):
                 await in_thread(lambda _: cache.root.remove_others())
+            now = self._clock()
+            await in_thread(lambda _: self._experience.learn(cache, compile_s, now))
         finally:
             await cache.close()
         return cache.use
@@ -149,23 +184,56 @@ class Shelf:
         """A bundle for `root`, restored to it."""
         try:
             quarantined = await in_thread(lambda _: {row.digest for row in self._quarantine.rows(self._clock())})
-            await in_thread(lambda _: scratch.mkdir(parents=True, mode=0o700))
+            await in_thread(lambda _: scratch.mkdir(parents=True, exist_ok=True, mode=0o700))
             return await find(self._stores, root, scratch / "bundle", trust=self._trust, quarantined=quarantined)
         except Exception as error:  # whatever a store does, the engine compiles and the start goes on
             await in_thread(lambda _: root.take())
             return Found(CacheUse(key=root.key, note=f"no bundle: {error or type(error).__name__}"))
 
+    async def _follow(self, root: Root, scratch: Path, found: Found, follower: Follower) -> tuple[Found, Turns]:
+        """Nothing was found: what is found once who makes it has published, or our turns to make it."""
+        notes = [found.use.note]
+        for _ in range(MOST_FINDS):
+            asked = await self._ask(root.key, found.passed, follower)
+            notes.append(asked.note)
+            if not asked.found:
+                break
+            found = await self._found(root, scratch)
+            notes.append(found.use.note)
+            if found.bundle is not None:
+                break
+        note = "; ".join(dict.fromkeys(filter(None, notes)))
+        return replace(found, use=found.use.model_copy(update={"note": note})), asked.turns
+
+    async def _ask(self, key: str, passed: PassedOver, follower: Follower) -> Asked:
+        return await ask_turns(
+            [target for target in self._targets if target.store.place not in passed.silent],
+            key,
+            follower,
+            useless=lambda target: passed.refused if target.own else passed.useless,
+            unwanted=passed.refused,
+            wall=self._clock,
+        )
+
     async def _begun(
         self,
+        service: str,
         root: Root,
-        use: CacheUse,
+        found: Found,
         scratch: Path,
         fingerprint: Fingerprint,
-        bundle: Path | None = None,
-        passed: PassedOver | None = None,
+        turns: Turns | None = None,
     ) -> StartCache:
         before = await in_thread(lambda _: root.artifacts())
-        return StartCache(root, use, scratch, fingerprint=fingerprint, before=before, bundle=bundle, passed=passed)
+        return StartCache(
+            *(root, found.use, scratch),
+            service=service,
+            fingerprint=fingerprint,
+            before=before,
+            bundle=found.bundle,
+            passed=found.passed,
+            turns=turns,
+        )
 
     def _note_success(self, cache: StartCache) -> None:
         """What failed before with this cache was something else. Compiled in spite of it twice is a finding."""
@@ -203,6 +271,7 @@ class Shelf:
             make,
             useless=lambda target: cache.passed.refused if target.own else cache.passed.useless,
             wall=self._clock,
+            turns=cache.turns,
         )
         if offered.digest is not None:
             with contextlib.suppress(Exception):  # too much is kept until the next time

@@ -11,6 +11,7 @@ from runtime.cache import layout
 from runtime.cache.fingerprint import Fingerprint
 from runtime.cache.roots import Root
 from runtime.cache.threads import in_thread
+from runtime.cache.turns import Turns
 from runtime.cache.verdict import Evidence, judge
 from runtime.contract import CacheUse, Verdict
 
@@ -21,17 +22,20 @@ class PassedOver:
 
     `useless`: of no use to anybody (damaged, of another fingerprint, put aside here after a crash). `refused`: those,
     and what only this host does not take (its trust policy, its version). `quarantined`: some were put aside here.
+    `silent`: places of stores that did not answer.
     """
 
     useless: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
     quarantined: bool = False
+    silent: frozenset[str] = frozenset()
 
 
 class StartCache:
     """What a start was given, the evidence of what the engine does with it, and what is said of both (`use`).
 
     `scratch`: a directory of this start alone, gone with `close`. `bundle`: the file in it that was restored, if any.
+    `turns`: at publishing, held until `close`. `service`: whose start it is; None: nothing is learned of it.
     """
 
     def __init__(
@@ -40,13 +44,16 @@ class StartCache:
         use: CacheUse,
         scratch: Path,
         *,
+        service: str | None = None,
         fingerprint: Fingerprint | None = None,
         before: frozenset[str] = frozenset(),
         bundle: Path | None = None,
         passed: PassedOver | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.root, self.use, self.scratch, self.fingerprint, self.bundle = root, use, scratch, fingerprint, bundle
-        self.passed = passed or PassedOver()
+        self.service, self.passed = service, passed or PassedOver()
+        self.turns = turns or Turns()
         self._evidence = Evidence(before=before)
 
     @property
@@ -58,6 +65,11 @@ class StartCache:
     def found(self) -> bool:
         """Whether compiled code lay there at the start."""
         return self.use.origin is not None
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the engine, now proven, keeps compiled code at all."""
+        return bool(self._evidence.after)
 
     @property
     def worth_offering(self) -> bool:
@@ -97,7 +109,11 @@ class StartCache:
         return self.use
 
     async def close(self, *, begun: bool = True) -> None:
-        """Nothing more is made of it: its scratch goes. Idempotent. Not `begun`: no engine ever saw the directory."""
+        """Nothing more is made of it: its scratch goes, and its turns are given back. Idempotent.
+
+        Not `begun`: no engine ever saw the directory.
+        """
+        await self.turns.give_back()
         if not begun and self.use.origin == "own":
             with contextlib.suppress(OSError):
                 await in_thread(lambda _: self.root.prove())

@@ -25,6 +25,8 @@ MOST_LOOKS = 10_000
 
 Wall = Callable[[], datetime]
 Sleep = Callable[[float], Awaitable[None]]
+MayWait = Callable[[LockRecord], float]
+"""How many seconds from now on a start may wait for the holder of this record; asked at each look."""
 
 
 def _now() -> datetime:
@@ -45,9 +47,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """Start without a bundle and publish none. `why`: a sentence for the start's record."""
+    """Start without a bundle and publish none. `why`: a sentence for the start's record.
+
+    `holder`: who makes it, and was not waited for (any longer); None: the store or its lock failed.
+    """
 
     why: str
+    holder: str | None = None
 
 
 class Turn:
@@ -162,19 +168,20 @@ async def take_turn(
     key: str,
     me: str,
     *,
-    wait_s: float,
+    wait_s: float | MayWait,
     quarantined: frozenset[str] = frozenset(),
     terms: Terms | None = None,
+    look_every_s: float = LOOK_EVERY_S,
     wall: Wall = _now,
     sleep: Sleep = asyncio.sleep,
 ) -> Found | Turn | Without:
-    """What this start does about the bundle of `key`. `wait_s` ≥ 0: how long it may wait for another's.
+    """What this start does about the bundle of `key`. `wait_s` ≥ 0: how long it may wait for another's, in all or anew.
 
     `me`: see `holder_name`. `quarantined`: digests that count as not there. A store or lock that fails is no reason
     not to start: the answer is Without.
     """
     terms = terms or Terms()
-    wait_until = wall() + timedelta(seconds=wait_s)
+    begun = wall()
     try:
         for _ in range(MOST_LOOKS):
             ref = await _newest(store, key, quarantined)
@@ -183,20 +190,32 @@ async def take_turn(
             if lock is None:
                 return Turn(store, None, key, None, terms, wall, sleep)
             seen = await lock.read()
-            match decide(wall(), seen.record if seen is not None else None, me, wait_until, terms):
-                case TakeOver(record) | Hold(record):
-                    turn = await _begin(Turn(store, lock, key, record, terms, wall, sleep), seen, quarantined)
+            record = seen.record if seen is not None else None
+            match decide(wall(), record, me, _wait_until(wait_s, record, me, begun, wall()), terms):
+                case TakeOver(ours) | Hold(ours):
+                    turn = await _begin(Turn(store, lock, key, ours, terms, wall, sleep), seen, quarantined)
                     if turn is not None:
                         return turn
                 case Follow(until):
-                    await sleep(min(max(0.0, (until - wall()).total_seconds()), LOOK_EVERY_S))
+                    await sleep(min(max(0.0, (until - wall()).total_seconds()), look_every_s))
                 case GoWithout(holder):
-                    return Without(f"{holder} is making the bundle, and {wait_s:g} s are over")
+                    waited_s = round((wall() - begun).total_seconds())
+                    return Without(f"{holder} is making the bundle, and {waited_s} s are over", holder)
         return Without(f"the lock changed at each of {MOST_LOOKS} looks")
     except LockUnsupported:
         return Turn(store, None, key, None, terms, wall, sleep)
     except StoreFault as fault:
         return Without(str(fault))
+
+
+def _wait_until(
+    wait_s: float | MayWait, record: LockRecord | None, me: str, begun: datetime, now: datetime
+) -> datetime:
+    if not callable(wait_s):
+        return begun + timedelta(seconds=wait_s)
+    if record is None or record.holder in (None, me):
+        return now
+    return now + timedelta(seconds=wait_s(record))
 
 
 async def _begin(turn: Turn, seen: Seen | None, quarantined: frozenset[str]) -> Found | Turn | None:

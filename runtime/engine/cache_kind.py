@@ -25,10 +25,21 @@ def cache_kind(dirs: EngineDirs, spec: EngineSpec) -> StartKind:
 def remember_compiled(dirs: EngineDirs, spec: EngineSpec) -> None:
     """Leave the mark: this cache now holds what `spec` compiled."""
     path = dirs.cache / MARK
-    keys = _known(path) | {_key(spec)}
+    _write(path, _known(path) | {_key(spec)})
+
+
+def _write(path: Path, keys: set[str]) -> None:
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(sorted(keys)))
     draft.replace(path)
+
+
+def forget_compiled(dirs: EngineDirs, spec: EngineSpec) -> None:
+    """Take the mark away: what `spec` compiled is put aside, and its next start compiles."""
+    path = dirs.cache / MARK
+    known = _known(path)
+    if _key(spec) in known:
+        _write(path, known - {_key(spec)})
 
 
 def _known(path: Path) -> set[str]:

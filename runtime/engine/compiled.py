@@ -1,15 +1,17 @@
 """The compiled code of one start: found before its engine begins, judged, published, and blamed where at fault."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from runtime.cache import startup_plan
 from runtime.cache.start_cache import StartCache
-from runtime.contract import EngineSpec, Failure, Mark, Stage
+from runtime.contract import CacheUse, EngineSpec, Failure, Mark, Stage
 from runtime.engine.argv import engine_arguments
+from runtime.engine.cache_kind import forget_compiled
 from runtime.engine.dirs import EngineDirs
 from runtime.engine.launch import Launcher
 from runtime.engine.recorder import Recorder
@@ -18,9 +20,11 @@ from runtime.engine.recorder import Recorder
 class CompiledCode:
     """One start's. `find` first; where nobody keeps any code nothing is found, and the rest does nothing."""
 
-    def __init__(self, launcher: Launcher, recorder: Recorder) -> None:
-        self._launcher, self._recorder = launcher, recorder
+    def __init__(self, launcher: Launcher, recorder: Recorder, awaited: Callable[[], bool | None]) -> None:
+        """`awaited`: whether a request waits for the start now; None: nobody can tell."""
+        self._launcher, self._recorder, self._awaited = launcher, recorder, awaited
         self._cache: StartCache | None = None
+        self._whose: tuple[EngineDirs, EngineSpec] | None = None
         self._plan_for: tuple[str, ...] | None = None
         self._plan: Mapping[str, str] = {}
         self._publishing: asyncio.Task[None] | None = None
@@ -32,13 +36,17 @@ class CompiledCode:
 
     async def find(self, spec: EngineSpec, dirs: EngineDirs, begun: datetime, no_fork: str | None) -> None:
         """Look in the replica's own directory, then in the stores; `no_fork`: why the engine will be no fork."""
+        self._whose = dirs, spec
         self._recorder.begin(Stage.CACHE_RESTORE, begun)
-        self._cache = await self._launcher.find_cache(spec, dirs)
+        self._cache = await self._launcher.find_cache(spec, dirs, awaited=self._awaited, told=self._waits)
         self._recorder.end(Stage.CACHE_RESTORE, self._recorder.clock())
         if self._cache is not None:
             await self._take_plan(self._cache, spec)
             kind = self._launcher.kind_with(spec, cached=self._cache.found, no_fork=no_fork)
             self._recorder.change(cache=self._cache.use, kind=kind)
+
+    def _waits(self, note: str) -> None:
+        self._recorder.change(cache=CacheUse(note=note))
 
     def line(self, text: str) -> None:
         """Take one line of the engine's output."""
@@ -70,6 +78,9 @@ class CompiledCode:
             return
         if why := await shelf.blame(self._cache, failure, (failure.at - begun).total_seconds()):
             self._recorder.change(cache=self._cache.noted(f"put aside: {why}"))
+            if self._whose is not None:
+                with contextlib.suppress(OSError):  # the next start then merely counts as a quicker kind
+                    forget_compiled(*self._whose)
 
     async def abandon(self, *, begun: bool) -> None:
         """The start came to nothing; `begun`: an engine may have written."""

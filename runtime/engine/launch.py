@@ -73,15 +73,26 @@ class Launcher:
         forked = self.forks is not None and no_fork is None and self.forks.imported(spec.service)
         return StartKind.FORK if forked else StartKind.CACHED_NODE
 
-    async def find_cache(self, spec: EngineSpec, dirs: EngineDirs) -> StartCache | None:
-        """The compile cache of a start, with what was found for it; None where nobody keeps any."""
+    async def find_cache(
+        self,
+        spec: EngineSpec,
+        dirs: EngineDirs,
+        *,
+        awaited: Callable[[], bool | None] = lambda: None,
+        told: Callable[[str], None] = lambda _: None,
+    ) -> StartCache | None:
+        """The compile cache of a start, with what was found for it; None where nobody keeps any.
+
+        `awaited`: whether a request waits for the start now (None: nobody can tell); `told` hears of its waiting for a
+        bundle that another start makes.
+        """
         if self.shelf is None:
             return None
         try:
             environ, arguments = import_environment(spec, os.environ), engine_arguments(spec, 1, None)
         except ValueError:  # what no engine may have: the launch says so
             return None
-        return await self.shelf.begin(spec, environ, arguments[2:], dirs.cache)
+        return await self.shelf.begin(spec, environ, arguments[2:], dirs.cache, awaited=awaited, told=told)
 
     def want(self, spec: EngineSpec) -> None:
         """Have imports done for engines of this spec before one is wanted; returns at once."""

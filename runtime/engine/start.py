@@ -55,7 +55,10 @@ class StartFailed(Exception):
 
 
 class EngineStart:
-    """One start. `run` once, then `admit` once; `record`, `stage`, `url` and `pid` may be read at any time."""
+    """One start. `run` once, then `admit` once; `record`, `stage`, `url` and `pid` may be read at any time.
+
+    `awaited`: whether a request waits for it now; None: nobody can tell.
+    """
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class EngineStart:
         clock: Callable[[], datetime] = utc_now,
         launcher: Launcher,
         no_fork: str | None = None,
+        awaited: Callable[[], bool | None] = lambda: None,
         shapes: str = "",
     ) -> None:
         self._spec, self._dirs, self._clock = spec, dirs, clock
@@ -93,7 +97,7 @@ class EngineStart:
             on_change=lambda: on_change(self),
             on_stage=on_stage,
         )
-        self._compiled = CompiledCode(launcher, self._recorder)
+        self._compiled = CompiledCode(launcher, self._recorder, awaited)
         sources = WeightSources(spec, self._recorder, launcher.measured)
         self._preparation = Preparation(spec, dirs, self._recorder, self._compiled, sources, no_fork)
         self._engines = Engines(

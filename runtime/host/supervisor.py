@@ -50,6 +50,7 @@ class _Service:
     forgotten: bool = False
     next_kind: StartKind = StartKind.COLD_NODE
     no_fork: str | None = None
+    requests_wait: bool | None = None
 
 
 class Supervisor:
@@ -102,7 +103,7 @@ class Supervisor:
         # To want fewer asks for nothing that failed.
         lowered = digest == service.digest and order.replicas < service.wanted
         service.spec, service.digest, service.wanted, service.forgotten = order.spec, digest, order.replicas, False
-        service.stuck_after_s = order.stuck_after_s
+        service.stuck_after_s, service.requests_wait = order.stuck_after_s, order.requests_wait
         self._launcher.want(order.spec)
         if not lowered:
             # What asks during a back-off may be gone at its end: who still wants it then says so then.
@@ -122,6 +123,7 @@ class Supervisor:
         service = self._services.get(name)
         if service is None or service.forgotten:
             return False
+        service.requests_wait = True
         if service.wanted == 0 or (not service.asked_again and service.retry_at is None):
             service.wanted, service.t0 = max(service.wanted, 1), self._clock()
             service.asked_again = service.retry_at is None
@@ -232,6 +234,7 @@ class Supervisor:
             clock=self._clock,
             launcher=self._launcher,
             no_fork=service.no_fork,
+            awaited=lambda: service.requests_wait,
             shapes=shaped.why,
         )
         replica = Replica(

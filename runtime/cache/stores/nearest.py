@@ -8,13 +8,16 @@ from pathlib import Path
 from runtime.cache.stores.base import BundleRef, Progress, Store, StoreCause, StoreFault
 from runtime.cache.stores.patience import FIX
 
+_SILENT = frozenset({StoreCause.DENIED, StoreCause.STALLED, StoreCause.UNREACHABLE})
+
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """What came. `ref` None: nothing did, and the start goes on without. `place`: the store it came from.
 
     `faults`: what each store that was passed over, or could not keep a copy, had to say, in order. `left_alone`:
-    quarantined digests that were to be had. `damaged`: digests whose bytes are not what their name says.
+    quarantined digests that were to be had. `damaged`: digests whose bytes are not what their name says. `silent`:
+    places of stores that do not answer now.
     """
 
     ref: BundleRef | None
@@ -22,6 +25,7 @@ class Fetched:
     faults: tuple[StoreFault, ...]
     left_alone: frozenset[str] = frozenset()
     damaged: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -29,9 +33,11 @@ class _Passed:
     faults: list[StoreFault] = field(default_factory=list)
     left_alone: set[str] = field(default_factory=set)
     damaged: set[str] = field(default_factory=set)
+    silent: set[str] = field(default_factory=set)
 
     def fetched(self, ref: BundleRef | None, place: str | None) -> Fetched:
-        return Fetched(ref, place, tuple(self.faults), frozenset(self.left_alone), frozenset(self.damaged))
+        sets = (frozenset(each) for each in (self.left_alone, self.damaged, self.silent))
+        return Fetched(ref, place, tuple(self.faults), *sets)
 
 
 async def fetch_nearest(
@@ -64,6 +70,7 @@ async def fetch_nearest(
                 asking = keep_in.place
                 await _copy(keep_in, found[1], into, passed.faults)
     except TimeoutError:
+        passed.silent.add(asking)
         passed.faults.append(StoreFault(StoreCause.STALLED, asking, f"the {within_s:g} s for all stores are over", FIX))
     return passed.fetched(None, None) if found is None else passed.fetched(found[1], found[0].place)
 
@@ -86,6 +93,8 @@ async def _from(
             await store.fetch(ref, into, progress)
     except StoreFault as fault:
         passed.faults.append(fault)
+        if fault.cause in _SILENT:
+            passed.silent.add(store.place)
         if ref is not None and fault.cause is StoreCause.CORRUPT:
             passed.damaged.add(ref.digest)
         return None

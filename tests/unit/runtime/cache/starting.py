@@ -12,7 +12,7 @@ from runtime.cache.shelf import Shelf
 from runtime.cache.signing import SigningKey
 from runtime.cache.stores.directory import DirectoryStore
 from runtime.cache.trust import TrustPolicy
-from runtime.contract import EngineSpec, Golden, StartRecord
+from runtime.contract import EngineSpec, Golden, Stage, StartKind, StartRecord
 from runtime.engine import group
 from runtime.engine.argv import engine_arguments, import_environment
 from runtime.engine.launch import Launcher
@@ -32,6 +32,9 @@ class Machine:
         self.shelf = Shelf(root / ".shelf", **{"clock": utc_now, "version": "0.1.0", **shelf})
         self.learned: dict[str, tuple[int, ...]] = {}
         self.running = 0
+        self.awaited: bool | None = None
+        self.start_timeout_s = 60.0
+        self.waits: list[str] = []
         self.store = DirectoryStore(root / ".shelf" / "store")
         self.signer = SigningKey.load(root / ".shelf" / "signing-key.pem")
 
@@ -43,7 +46,7 @@ class Machine:
             model=str(self.model),
             args=self.args,
             golden=Golden(learned=self.learned),
-            start_timeout_s=60,
+            start_timeout_s=self.start_timeout_s,
         )
 
     @property
@@ -65,20 +68,34 @@ class Machine:
         (path,) = self.caches(replica).glob(f"*/{ARTIFACT}")
         return path
 
-    def new(self, replica: str = "0") -> EngineStart:
+    def dirs(self, replica: str = "0") -> EngineDirs:
         base = self.root / replica
+        return EngineDirs(cache=base / "cache", log=base / "log", run=base / "run")
+
+    def next_kind(self, replica: str = "0") -> StartKind:
+        """From where the next start would begin, as the host says it."""
+        return Launcher(fake_command(), shelf=self.shelf).kind(self.spec, self.dirs(replica))
+
+    def new(self, replica: str = "0") -> EngineStart:
         return EngineStart(
             spec=self.spec,
             start_id="a-1",
             replica=f"test/one/{replica}",
-            dirs=EngineDirs(cache=base / "cache", log=base / "log", run=base / "run"),
+            dirs=self.dirs(replica),
             asked_at=utc_now(),
             why="a test",
             spans=None,
-            on_change=lambda _: None,
+            on_change=self._saw,
             on_stage=lambda _: None,
             launcher=Launcher(fake_command(), shelf=self.shelf),
+            awaited=lambda: self.awaited,
         )
+
+    def _saw(self, start: EngineStart) -> None:
+        note = start.record.cache.note
+        if start.record.outcome is None and note.startswith("waiting: ") and note not in self.waits:
+            assert start.stage is Stage.CACHE_RESTORE
+            self.waits.append(note)
 
     async def start(self, replica: str = "0") -> StartRecord:
         """The record of one start that ran to its end: admitted, offered to the stores, stopped again; or failed."""

@@ -122,7 +122,7 @@ async def test_a_follower_waits_no_longer_than_it_may(root: Path) -> None:
     await held(root, replace(THEIRS, ttl_s=6000))
     clock = Clock()
     answer = await turn_of(clock, root, wait_s=42)
-    assert answer == Without("them is making the bundle, and 42 s are over")
+    assert answer == Without("them is making the bundle, and 42 s are over", "them")
     assert clock.now - NOON == timedelta(seconds=42)
 
 
@@ -172,7 +172,7 @@ async def test_a_heartbeat_keeps_it_while_it_compiles(root: Path, tmp_path: Path
         clock.at[NOON + timedelta(seconds=at_s)] = look
     await clock.run(task)
     assert await task is not None
-    assert seen == [Without("me is making the bundle, and 0 s are over")] * 3
+    assert seen == [Without("me is making the bundle, and 0 s are over", "me")] * 3
 
 
 async def test_who_lost_its_turn_publishes_nothing(root: Path, tmp_path: Path) -> None:

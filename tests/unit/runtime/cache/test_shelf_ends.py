@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runtime.cache import following
 from runtime.cache import shelf as shelving
 from runtime.cache.restore import verify
 from runtime.cache.shelf import Shelf
@@ -39,6 +40,7 @@ WHOLE, HALF = b"whole", b"half"
 def one_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every start of this file."""
     monkeypatch.setattr(shelving, "fingerprint_of", lambda *_, **__: FINGERPRINT)
+    monkeypatch.setattr(following, "SAVES_S", 0.0)  # nobody waits for anybody
 
 
 def a_shelf(root: Path, clock: Callable[[], datetime]) -> Shelf:

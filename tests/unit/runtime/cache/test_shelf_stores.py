@@ -21,7 +21,7 @@ from runtime.cache.stores.objects import ObjectStore
 from runtime.cache.stores.open import open_store
 from runtime.cache.stores.patience import Patience
 from runtime.cache.trust import TrustPolicy
-from runtime.contract import CacheUse, Failure, FailureCause, Stage, StartRecord, Verdict
+from runtime.contract import CacheUse, Failure, FailureCause, Stage, StartKind, StartRecord, Verdict
 from runtime.engine import group
 from runtime.engine.start import utc_now
 from tests.fakes.model import make_model
@@ -193,7 +193,7 @@ async def test_a_store_with_a_bug_stops_no_start(tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(DirectoryStore, "newest", broken)
         note = went_without(await host.start())
-    assert note == "no bundle: a bug; not published: a bug"
+    assert note == "no bundle: a bug; no turn to publish: a bug; not published: a bug"
     again = await host.start()
     assert (again.cache.origin, again.cache.published is not None) == ("own", True), "published now"
 
@@ -250,7 +250,10 @@ async def test_a_publisher_that_died_is_waited_for_by_nobody(tmp_path: Path) -> 
     far.mkdir()
     lock = DirectoryLock(far, host.fingerprint.key)
     assert await lock.write(LockRecord("the-dead", 1, now - timedelta(seconds=10), 60.0), None)
-    assert went_without(await host.start()) == "not published: the-dead is making the bundle, and 0 s are over"
+    assert went_without(await host.start()) == (
+        "not waited for: the-dead makes a bundle: expected in 50 s, compiling costs 30 s, and a request may wait; "
+        "not published: the-dead is making the bundle, and 0 s are over"
+    )
     assert await DirectoryStore(far).list() == ()
     now += timedelta(seconds=56)
     record = await host.start()
@@ -402,10 +405,13 @@ async def test_an_engine_that_dies_of_what_it_compiled_itself(tmp_path: Path) ->
     await engine.stop(0)
     numbers: dict[str, float | str] = {"how": "killed", "signal": "SIGSEGV"}
     died = Failure(cause=FailureCause.DIED_AFTER_READY, message="died", at=utc_now(), numbers=numbers)
+    assert host.next_kind() is StartKind.CACHED_NODE
     record = await start.note_end(died)
     await start.close()
     assert "put aside: SIGSEGV" in record.cache.note
+    assert host.next_kind() is StartKind.COLD_NODE
     again = await host.start()
     assert (again.cache.origin, again.cache.verdict) == (None, Verdict.QUARANTINED)
     assert again.cache.published not in (None, published)
+    assert host.next_kind() is StartKind.CACHED_NODE
     assert list(host.caches().glob(f"*/{ARTIFACT}"))
