@@ -1,12 +1,12 @@
 """One start as a text waterfall: where its seconds went, stage by stage, what they waited for, what has no name."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from textwrap import wrap
 
 from activator_ext.core.overlap import Stretch, critical_path, unnamed
 from activator_ext.core.visible import visible
-from runtime.contract import Mark, PodStageTime, StageTime, StartRecord
+from runtime.contract import Mark, PodStageTime, StageTime, StartRecord, WeightsUse
 
 SPAN_TOLERANCE = 0.1
 """A stage agrees with the engine's own span within a tenth of it, or within `SPAN_SLACK_S`, whichever is more."""
@@ -62,7 +62,19 @@ def _head(record: StartRecord, begin: datetime, gaps: list[Stretch], total: floa
     ]
     if record.failure is not None:
         lines.append(f"{record.failure.cause.value}: {record.failure.message}")
-    return lines
+    return [*lines, *_weights(record.weights)]
+
+
+def _weights(use: WeightsUse) -> Iterator[str]:
+    """Each way that was tried; nothing where vLLM's own was and did well."""
+    for tried in use.tries:
+        way = f"weights by {tried.loader} from {tried.source}"
+        if tried.failed is not None:
+            yield f"{way} failed: {tried.failed}"
+        elif len(use.tries) > 1 or tried.loader != "default":
+            yield f"{way}: {tried.why}"
+    if use.fell_back:
+        yield f"weights: ModelExpress fell back: {use.peer}"
 
 
 def _marks(record: StartRecord, begin: datetime, width: int) -> list[str]:

@@ -1,9 +1,11 @@
 """The waterfall of one start, drawn: golden text in 80 columns, and what has no name."""
 
+from typing import Any
+
 import pytest
 
 from activator_ext.app.cli.waterfall import waterfall
-from runtime.contract import Mark
+from runtime.contract import Mark, WeightsTry, WeightsUse
 from tests.unit.app.fakes import NOW, failed_start, ready_start, seconds
 
 READY = """\
@@ -72,3 +74,21 @@ def test_control_characters_of_a_message_are_written_out() -> None:
     assert failure is not None
     start = failed_start().model_copy(update={"failure": failure.model_copy(update={"message": "\x1b[2J red"})})
     assert "\\x1b[2J red" in waterfall(start, NOW)
+
+
+def test_by_which_way_the_weights_came() -> None:
+    def head(*tries: WeightsTry, **more: Any) -> list[str]:
+        start = ready_start().model_copy(update={"weights": WeightsUse(tries=tries, **more)})
+        return waterfall(start, NOW, width=200).split("\n\n")[0].splitlines()[2:]
+
+    plain = WeightsTry(loader="default", source="local", why="not measured here: local in turn")
+    failed = WeightsTry(loader="prefetch", source="local", why="measured 1.0 s", cause="exited", failed="it \x1b broke")
+    assert head() == head(plain) == []
+    assert head(plain.model_copy(update={"loader": "lazy"})) == [
+        "weights by lazy from local: not measured here: local in turn"
+    ]
+    assert head(failed, plain, peer="1 of 2 ranks from a peer", fell_back=1) == [
+        "weights by prefetch from local failed: it \\x1b broke",
+        "weights by default from local: not measured here: local in turn",
+        "weights: ModelExpress fell back: 1 of 2 ranks from a peer",
+    ]
