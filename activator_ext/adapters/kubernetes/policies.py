@@ -55,11 +55,13 @@ class ObjectId:
 
 
 @dataclass(frozen=True)
-class Good:
-    """The last valid content of a policy, and its generation."""
+class Known:
+    """What was read of a policy: at `generation`, with what was wrong; `good`: its last valid content, of `kept`."""
 
     generation: int
-    policy: PrewarmPolicy
+    findings: tuple[Finding, ...]
+    good: PrewarmPolicy | None
+    kept: int
 
 
 @dataclass(frozen=True)
@@ -83,26 +85,24 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Assigned:
-    """The policy of each service that has one, whose it is, and what to say of each object. `good`: for next time."""
+    """The policy of each service that has one, whose it is, and what to say of each object. `known`: for next time."""
 
     policies: Mapping[ServiceId, Policy]
     owners: Mapping[ServiceId, ObjectId]
     verdicts: Mapping[ObjectId, Verdict]
-    good: Mapping[ObjectId, Good]
+    known: Mapping[ObjectId, Known]
 
 
 @dataclass
 class _Entry:
-    """One object while it is judged. `policy`: what counts of it, None if nothing can."""
+    """One object while it is judged."""
 
     id: ObjectId
     generation: int
     created: str
     document: Document
     findings: Findings
-    valid: bool
-    policy: PrewarmPolicy | None
-    kept: int | None
+    known: Known
     target: tuple[str, ServiceId] | None
     rivals: tuple[str, ...] = ()
     counts: str | None = None
@@ -110,20 +110,31 @@ class _Entry:
     outcome: Outcome = Outcome.ACCEPTED
 
     @property
+    def policy(self) -> PrewarmPolicy | None:
+        """What counts of it, None if nothing can."""
+        return self.known.good
+
+    @property
+    def valid(self) -> bool:
+        return not self.known.findings
+
+    @property
     def is_default(self) -> bool:
         return self.target is None and self.id.name == DEFAULT_NAME
 
 
 def assign(
-    objects: Iterable[Mapping[str, Any]], served: Iterable[Served], good: Mapping[ObjectId, Good] | None = None
+    objects: Iterable[Mapping[str, Any]], served: Iterable[Served], known: Mapping[ObjectId, Known] | None = None
 ) -> Assigned:
-    """Which policy each service has. `good`: that of the last answer; an object under deletion does not count.
+    """Which policy each service has. An object under deletion does not count.
 
+    `known`: that of the last answer. What is of the same generation is not read again, and what became invalid keeps
+    its last valid content.
     A service whose own policy is invalid, and was never seen valid, is left alone: it is not handed to `default`.
     """
     # Of two kinds under one name, InferenceService is the service: `namespace/name` is one thing everywhere else.
     here = {each.id: each for each in sorted(served, key=lambda each: each.kind, reverse=True)}
-    entries = [_entry(each, good or {}) for each in objects if not each["metadata"].get("deletionTimestamp")]
+    entries = [_entry(each, known or {}) for each in objects if not each["metadata"].get("deletionTimestamp")]
     entries.sort(key=lambda entry: (entry.created, entry.id))
     owners: dict[ServiceId, _Entry] = {}
     named = _own(entries, here, owners)
@@ -133,11 +144,7 @@ def assign(
         policies=policies,
         owners={service: entry.id for service, entry in owners.items()},
         verdicts={entry.id: _verdict(entry) for entry in entries},
-        good={
-            entry.id: Good(entry.generation if entry.kept is None else entry.kept, entry.policy)
-            for entry in entries
-            if entry.policy is not None
-        },
+        known={entry.id: entry.known for entry in entries},
     )
 
 
@@ -146,27 +153,36 @@ def read_object(item: Mapping[str, Any]) -> Document:
     return Document("", dict(item), {}, {})
 
 
-def _entry(item: Mapping[str, Any], good: Mapping[ObjectId, Good]) -> _Entry:
-    identity, document, findings = ObjectId.of(item), read_object(item), Findings()
-    policy = read(PrewarmPolicy, document, findings)
-    metadata = item["metadata"]
-    if policy is not None and policy.spec.service_ref is None and identity.name != DEFAULT_NAME:
-        findings.error(*document.where(("spec",)), *WITHOUT_REF)
-        policy = None
-    valid = policy is not None
-    last = good.get(identity) if policy is None else None
-    counts = policy or (last.policy if last else None)
+def _entry(item: Mapping[str, Any], known: Mapping[ObjectId, Known]) -> _Entry:
+    identity, metadata = ObjectId.of(item), item["metadata"]
+    document, generation = read_object(item), int(metadata.get("generation", 0))
+    before = known.get(identity)
+    now = before if before is not None and before.generation == generation else _read(document, identity, before)
+    findings = Findings()
+    for each in now.findings:
+        findings.error(each.file, each.line, each.key, each.message, each.fix)
+    target = _target(item, identity.namespace) if now.good is None else _target_of(now.good.spec, identity.namespace)
     return _Entry(
         id=identity,
-        generation=int(metadata.get("generation", 0)),
+        generation=generation,
         created=str(metadata.get("creationTimestamp", "")),
         document=document,
         findings=findings,
-        valid=valid,
-        policy=counts,
-        kept=last.generation if last else None,
-        target=_target(item, identity.namespace) if counts is None else _target_of(counts.spec, identity.namespace),
+        known=now,
+        target=target,
     )
+
+
+def _read(document: Document, identity: ObjectId, before: Known | None) -> Known:
+    findings, generation = Findings(), int(document.data["metadata"].get("generation", 0))
+    policy = read(PrewarmPolicy, document, findings)
+    if policy is not None and policy.spec.service_ref is None and identity.name != DEFAULT_NAME:
+        findings.error(*document.where(("spec",)), *WITHOUT_REF)
+        policy = None
+    if policy is not None:
+        return Known(generation, (), policy, generation)
+    errors = tuple(each for each in findings.sorted() if each.severity == "error")
+    return Known(generation, errors, before.good if before else None, before.kept if before else generation)
 
 
 def _target_of(spec: PolicySpec, namespace: str) -> tuple[str, ServiceId] | None:
@@ -263,7 +279,7 @@ def _verdict(entry: _Entry) -> Verdict:
         findings=entry.findings.sorted(),
         rivals=entry.rivals,
         counts=entry.counts,
-        kept=entry.kept,
+        kept=None if entry.valid or entry.policy is None else entry.known.kept,
         single=not entry.is_default,
     )
 

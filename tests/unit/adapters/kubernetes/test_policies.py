@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
+from activator_ext.adapters.kubernetes import policies
 from activator_ext.adapters.kubernetes.policies import Assigned, ObjectId, Outcome, assign
 from activator_ext.adapters.kubernetes.served import Served
 from activator_ext.adapters.local.example import EXAMPLE_POLICY
@@ -232,8 +233,8 @@ def test_an_edit_that_makes_a_policy_invalid_keeps_what_counted() -> None:
     first = assign([policy(coldStartCost="5m")], served("chat"))
     edited = policy(**BROKEN)
     edited["metadata"]["generation"] = 2
-    second = assign([edited], served("chat"), first.good)
-    third = assign([edited], served("chat"), second.good)
+    second = assign([edited], served("chat"), first.known)
+    third = assign([edited], served("chat"), second.known)
 
     for after in (second, third):
         assert after.policies == first.policies
@@ -243,7 +244,9 @@ def test_an_edit_that_makes_a_policy_invalid_keeps_what_counted() -> None:
 
 def test_an_invalid_older_policy_keeps_its_place_by_what_it_was() -> None:
     first = assign([policy("older", coldStartCost="5m")], served("chat"))
-    after = assign([policy("older", **BROKEN), policy("younger", created=1)], served("chat"), first.good)
+    edited = policy("older", **BROKEN)
+    edited["metadata"]["generation"] = 2
+    after = assign([edited, policy("younger", created=1)], served("chat"), first.known)
 
     assert owners(after) == {"chat": "older"}
     assert outcomes(after) == {"older": "Invalid", "younger": "OlderPolicyCounts"}
@@ -254,14 +257,23 @@ def test_a_policy_made_anew_under_the_same_name_has_no_past() -> None:
     anew = policy(**BROKEN)
     anew["metadata"]["uid"] = "another"
 
-    assert assign([anew], served("chat"), first.good).policies == {}
+    assert assign([anew], served("chat"), first.known).policies == {}
+
+
+def test_what_is_of_the_same_generation_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = [policy(coldStartCost="5m"), policy("broken", created=1, **BROKEN)]
+    first = assign(objects, served("chat"))
+    monkeypatch.setattr(policies, "read", lambda *_: pytest.fail("it is read again"))
+    second = assign(objects, served("chat"), first.known)
+
+    assert second == first
 
 
 def test_what_is_deleted_is_forgotten() -> None:
     first = assign([policy()], served("chat"))
 
-    assert list(first.good) == [ObjectId("team-a", "chat", "uid-of-team-a-chat")]
-    assert assign([], served("chat"), first.good).good == {}
+    assert list(first.known) == [ObjectId("team-a", "chat", "uid-of-team-a-chat")]
+    assert assign([], served("chat"), first.known).known == {}
 
 
 ODD: list[Any] = [None, 7, "text", [], {"serviceRef": 7}, {"serviceRef": {"name": 7}}, {"bounds": []}]

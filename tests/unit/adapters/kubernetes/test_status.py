@@ -192,7 +192,7 @@ def test_an_invalid_policy_says_what_counts_instead() -> None:
     first = assign([policy()], served("chat"))
     edited = policy(schedules=[{"name": "x", "start": "50-10 * * * *", "until": "0 1 * * *"}])
     edited["metadata"]["generation"] = 2
-    status = written(verdict(assign([edited], served("chat"), first.good)), {CHAT: COLD})
+    status = written(verdict(assign([edited], served("chat"), first.known)), {CHAT: COLD})
 
     assert told(status, "Accepted") == ("False", "Invalid")
     assert status["conditions"][0]["message"].endswith(" Until it is mended, generation 1 of it counts.")
