@@ -70,7 +70,7 @@ class Dedicated:
         self._options, self._launcher = options, launcher
         self._asked_at, self._why = begun_at, "its pod began"
         self._spans = SpanReceiver()
-        self._shapes = Shapes(options.root, _now)
+        self._shapes = Shapes(options.root, _now, adopt=options.shapes)
         self._name = f"{os.uname().nodename[:40]}-{os.getpid()}-{int(begun_at.timestamp())}"
         self._generation = 0
         self._row, self._no_fork = NO_FAILURES, None if options.fork else "it was told not to"

@@ -49,6 +49,7 @@ class EngineOptions:
     fork: bool
     let_go_s: float
     command: tuple[str, ...] | None
+    shapes: bool
     dropped: tuple[str, ...]
 
 
@@ -94,6 +95,7 @@ def read_options(argv: Sequence[str], environ: Mapping[str, str]) -> EngineOptio
         fork=given.fork,
         let_go_s=given.let_go_s,
         command=tuple(shlex.split(given.engine_command)) if given.engine_command else None,
+        shapes=given.shapes,
         dropped=dropped,
     )
 
@@ -146,6 +148,8 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         help="signs what is published (PILOTLIGHT_SIGNING_KEY; a new one of this pod, which nobody knows)")  # fmt: skip
     add("--no-fork", dest="fork", action="store_false", default=not variable("PILOTLIGHT_NO_FORK"),
         help="spawn the engine, which imports anew (PILOTLIGHT_NO_FORK=1)")  # fmt: skip
+    add("--shapes", action="store_true", default=bool(variable("PILOTLIGHT_SHAPES")),
+        help="capture by what it computed before; where --root outlives the pod (PILOTLIGHT_SHAPES=1)")  # fmt: skip
     add("--platform", choices=("auto", "cpu", "cuda"), default=variable("PILOTLIGHT_PLATFORM", "auto"),
         help="auto: cuda where there is a driver (PILOTLIGHT_PLATFORM)")  # fmt: skip
     add("--allow-pickle", metavar="PATTERN", action="append",

@@ -30,11 +30,13 @@ class _Known:
 class Shapes:
     """`root`: the host's directory, with one below it for each service, which no other process writes to.
 
-    What could not be read or written is begun anew; nothing here fails a start.
+    What could not be read or written is begun anew; nothing here fails a start. `adopt` False: steps are counted and
+    told, and vLLM's own sizes stay. Others are paid for by one compile, which a root that goes with its pod never
+    earns back.
     """
 
-    def __init__(self, root: Path, clock: Callable[[], datetime]) -> None:
-        self._root, self._clock = root, clock
+    def __init__(self, root: Path, clock: Callable[[], datetime], *, adopt: bool = True) -> None:
+        self._root, self._clock, self._adopt = root, clock, adopt
         self._known: dict[str, _Known] = {}
 
     def shaped(self, spec: EngineSpec) -> Shaped:
@@ -45,6 +47,8 @@ class Shapes:
         choice = self._of(spec.service, limits.max_num_seqs).choice
         if choice.sizes is None:
             return Shaped(spec, choice.why)
+        if not self._adopt:
+            return Shaped(spec, f"vLLM's own sizes, as none were asked for; would fit: {choice.why}")
         args = (*spec.args, FLAG, *map(str, choice.sizes))
         return Shaped(spec.model_copy(update={"args": args}), choice.why)
 

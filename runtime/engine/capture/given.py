@@ -31,7 +31,10 @@ def given(spec: EngineSpec) -> Given:
     """Read a spec; its arguments in any spelling that vLLM takes."""
     if spec.platform == "cpu":
         return Given(DEFAULT_SEQS, "a CPU captures no graphs")
-    said = argument_inputs(spec.args, compile_inputs())
+    try:
+        said = argument_inputs(spec.args, compile_inputs())
+    except RecursionError:  # JSON of a thousand brackets: vLLM will say so
+        return Given(DEFAULT_SEQS, "the service's arguments cannot be read")
     limit = said.get("max_num_seqs", "")
     seqs = max(int(limit), 1) if limit.isdigit() else DEFAULT_SEQS
     return Given(seqs, _why_not(said))

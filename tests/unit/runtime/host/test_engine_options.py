@@ -52,6 +52,12 @@ def test_a_flag_counts_more_than_its_variable() -> None:
     assert not by_flag.fork
 
 
+def test_sizes_by_history_are_asked_for() -> None:
+    assert not read_options(["/m"], {}).shapes
+    assert read_options(["/m"], {"PILOTLIGHT_SHAPES": "1"}).shapes
+    assert read_options(["--shapes", "--", "/m"], {}).shapes
+
+
 def test_pickle_is_allowed_by_name() -> None:
     assert read_options(["/m"], {}).spec.pickle == ()
     assert read_options(["/m"], {"PILOTLIGHT_ALLOW_PICKLE": "a*.bin b.pt"}).spec.pickle == ("a*.bin", "b.pt")

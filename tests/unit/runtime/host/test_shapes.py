@@ -118,6 +118,15 @@ def test_what_a_service_says_itself_is_left_alone(shapes: Shapes) -> None:
     assert shapes.shaped(eager).why == "vLLM's own sizes: eager, the service's choice, captures no graphs"
 
 
+def test_a_pod_counts_and_tells_and_adopts_nothing(tmp_path: Path, clock: Clock) -> None:
+    pod = Shapes(tmp_path, clock, adopt=False)
+    told(pod, SEQS, QUIET)
+    shaped = pod.shaped(SEQS)
+    assert shaped.spec is SEQS
+    assert shaped.why.startswith("vLLM's own sizes, as none were asked for; would fit: 1 4 64 of 8000 steps")
+    assert Shapes(tmp_path, clock).shaped(SEQS).spec.args[-3:] == ("1", "4", "64")
+
+
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[HostProcess]:
     make_model(tmp_path / "model", steps={"4": 400})

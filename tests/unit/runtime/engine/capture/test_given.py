@@ -42,6 +42,7 @@ REASONS: dict[str, tuple[tuple[str, ...], str]] = {
     "O0": (("-O0",), "-O0"),
     "level": (("--optimization-level", "0"), "-O0"),
     "interactivity": (("--performance-mode=interactivity",), "performance mode"),
+    "unreadable": (("-cc.a=" + "[" * 100_000,), "cannot be read"),
     "speculative": (("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}'), "draft"),
 }
 
