@@ -29,7 +29,7 @@ from runtime.contract import Stage
 from runtime.engine.cpu import Cpu
 from runtime.engine.cuda import Cuda
 from runtime.engine.platforms import Platform
-from scripts import access, bad_input, failures, faults, pod_stages, start_faults
+from scripts import access, bad_input, failures, faults, objects, pod_stages, start_faults
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTE = "*Written by `make reference` from the code; edit the code.*"
@@ -75,6 +75,7 @@ def pages() -> dict[str, str]:
         "metrics.md": ("Metrics", _metrics()),
         "stages.md": ("Stages of a start", _stages()),
         "policy.md": ("PrewarmPolicy", f"Every key, with its default.\n\n```yaml\n{EXAMPLE_POLICY}```"),
+        "objects.md": ("Objects in a cluster", objects.page()),
         "faults.md": ("Faults and what comes of them", faults.page()),
         "start-faults.md": ("Faults of a start and its compiled code", start_faults.page()),
         "bad-input.md": ("Bad input", bad_input.page()),

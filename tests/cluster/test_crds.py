@@ -1,5 +1,6 @@
 """Our CRDs on a real API server: what it takes is what `pilotlight check` takes; defaults, columns, status, words."""
 
+import asyncio
 import random
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -17,7 +18,7 @@ from activator_ext.adapters.kubernetes.policies import ObjectId, assign
 from activator_ext.adapters.kubernetes.report import Report
 from activator_ext.adapters.kubernetes.served import Served
 from activator_ext.adapters.kubernetes.status import patch, policy_status
-from activator_ext.adapters.kubernetes.status_writer import POLICIES, write_status
+from activator_ext.adapters.kubernetes.status_writer import HOLDS, PATH, POLICIES, write_status
 from activator_ext.adapters.local.documents import Document
 from activator_ext.adapters.local.example import EXAMPLE_POLICY
 from activator_ext.adapters.local.findings import Findings
@@ -29,15 +30,24 @@ from tests.cluster.bad_objects import ready_api
 from tests.cluster.control_plane import ControlPlane, inference_service
 
 ROOT = Path(__file__).resolve().parents[2]
+PLURALS = {"PrewarmPolicy": POLICIES, "PrewarmHold": HOLDS}
 ANY = "default"
 """Namespace of what is asked about and not stored."""
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 
+@pytest.fixture(scope="module")
+def installed(plane: ControlPlane) -> None:
+    async def install() -> None:
+        async with await Client.connect(plane.kubeconfig) as connected:
+            await ready_api(connected)
+
+    asyncio.run(install())
+
+
 @pytest.fixture
-async def client(plane: ControlPlane) -> AsyncIterator[Client]:
+async def client(plane: ControlPlane, installed: None) -> AsyncIterator[Client]:
     async with await Client.connect(plane.kubeconfig) as connected:
-        await ready_api(connected)
         yield connected
 
 
@@ -52,15 +62,15 @@ def policy(namespace: str, name: str = "chat", **spec: Any) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": "PrewarmPolicy", "metadata": metadata, "spec": body}
 
 
-def path(namespace: str, name: str = "") -> str:
-    return f"/apis/{API_VERSION}/namespaces/{namespace}/{POLICIES}/{name}".rstrip("/")
+def path(namespace: str, name: str = "", *, plural: str = POLICIES) -> str:
+    return PATH.format(namespace=namespace, plural=plural, name=name).rstrip("/")
 
 
 async def refusal(client: Client, item: dict[str, Any]) -> str | None:
     """Why the API server would not take an object; None: it would. Nothing is stored."""
     try:
         params = {"dryRun": "All", "fieldValidation": "Strict"}
-        await client.send("POST", path(item["metadata"]["namespace"]), item, params=params)
+        await client.send("POST", path(ANY, plural=PLURALS[item["kind"]]), item, params=params)
     except Refused as refused:
         if refused.status not in (400, 422):
             raise
@@ -123,7 +133,7 @@ async def test_every_time_zone_is_taken(client: Client) -> None:
 
 
 def examples() -> list[dict[str, Any]]:
-    """Every PrewarmPolicy of the repository: the example, also with what is commented out, manifests, documents."""
+    """Every policy and hold of the repository: the example, also with what is commented out, manifests, documents."""
     spelled = re.sub(r"^( *)# ((prometheus|  server|  query|tokens):.*)$", r"\1\2", EXAMPLE_POLICY, flags=re.MULTILINE)
     texts = [EXAMPLE_POLICY, spelled.replace("    sources:", "    # sources:")]
     texts += [
@@ -131,13 +141,13 @@ def examples() -> list[dict[str, Any]]:
     ]
     for page in ROOT.glob("docs/**/*.md"):
         texts += re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    found = [item for text in texts if "PrewarmPolicy" in text for item in yaml.safe_load_all(text)]
-    return [item for item in found if isinstance(item, dict) and item.get("kind") == "PrewarmPolicy"]
+    found = [item for text in texts if "Prewarm" in text for item in yaml.safe_load_all(text)]
+    return [item for item in found if isinstance(item, dict) and item.get("kind") in PLURALS]
 
 
 async def test_every_example_of_local_mode_is_taken(client: Client) -> None:
     found = examples()
-    assert len(found) >= 4
+    assert {item["kind"] for item in found} == set(PLURALS)
     for item in found:
         item["metadata"]["namespace"] = ANY
         assert await refusal(client, item) is None, item

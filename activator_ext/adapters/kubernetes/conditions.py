@@ -20,6 +20,32 @@ LONGEST_MESSAGE = 1024
 _SAID = 5
 """Most findings that a message holds; of the others the number is said."""
 
+REASONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "Accepted": {
+        "Accepted": ("True", "it is valid and counts; the message says for what, and what of it has no effect"),
+        "Invalid": ("False", "it cannot be used; the message says what to mend, and what counts meanwhile"),
+        "NoSuchService": ("False", "no service has the name that it gives; it counts as soon as there is one"),
+        "OlderPolicyCounts": ("False", "an older policy is for the same service"),
+        "NoServiceLeft": ("False", "a policy `default` whose namespace has no service without a policy"),
+    },
+    "Conflict": {
+        "NoOtherPolicy": ("False", "no other policy names its service"),
+        "SecondPolicy": ("True", "others do; the message names them, and which counts"),
+    },
+    "Ready": {
+        "FloorMet": ("True", "as many replicas as wanted are ready"),
+        "NothingWanted": ("True", "no warm replica is wanted now"),
+        "Warming": ("False", "fewer are ready than wanted"),
+        "StartFailed": ("False", "the same, and the newest start failed; the message says why"),
+        "NotAccepted": ("False", "it counts for no service"),
+        "NotObserved": ("Unknown", "nothing is known of its service yet"),
+        "Announced": ("False", "a hold whose `readyBy` is to come"),
+        "Expired": ("False", "a hold that is over"),
+        "Refused": ("False", "a hold that cannot be used: see Accepted"),
+    },
+}
+"""Every reason of every condition: its status and what it means."""
+
 _Truth = Literal["True", "False", "Unknown"]
 Told = tuple[str, _Truth, str, str]
 """Type, status, reason and message of a condition."""

@@ -28,7 +28,7 @@ class ReasonStatus(Part):
     """Why the floor is what it is."""
 
     code: ReasonCode
-    """One word for it; docs/reference has them all."""
+    """One word for it."""
     text: str
     """The same as a sentence."""
     numbers: dict[str, str] = Field(default_factory=dict)
@@ -52,7 +52,7 @@ class StartStatus(Part):
     """The newest start that has ended."""
 
     id: str
-    """The same start in the API and in `pilotlight explain`."""
+    """The same in the API and in `pilotlight starts`."""
     kind: StartKind
     """From where it began."""
     outcome: Literal["ready", "failed", "cancelled"]

@@ -5,17 +5,21 @@ from collections.abc import Iterator
 from typing import Annotated, Any, get_args, get_origin
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, BeforeValidator
 
-from activator_ext.adapters.kubernetes.hold import LONGEST, PrewarmHold
+from activator_ext.adapters.kubernetes.hold import LONGEST, HoldSpec, PrewarmHold
+from activator_ext.adapters.local.documents import Document
 from activator_ext.adapters.local.durations import seconds
+from activator_ext.adapters.local.findings import Findings
 from activator_ext.adapters.local.policy import PrewarmPolicy
+from activator_ext.adapters.local.schema import read
 from activator_ext.app.views import HoldRequest
 from activator_ext.core import schedule as core_schedule
 from activator_ext.core.model import Schedule
-from scripts import crd_rules, crds
+from scripts import crd_rules, crds, objects
 from scripts.crd_rules import RULES
 
 MODELS: dict[str, type[BaseModel]] = {"PrewarmPolicy": PrewarmPolicy, "PrewarmHold": PrewarmHold}
@@ -94,6 +98,15 @@ def test_holds_are_bounded_as_those_of_the_api() -> None:
         assert spec["replicas"][bound] == asked["replicas"][bound]
     assert spec["reason"]["maxLength"] == asked["reason"]["maxLength"]
     assert asked["for_s"]["maximum"] == LONGEST.total_seconds()
+
+
+def test_the_example_hold_names_every_key_and_can_be_read() -> None:
+    spelled = objects.EXAMPLE_HOLD.replace("  until:", "  # until:").replace("  # for:", "  for:")
+    for text in (objects.EXAMPLE_HOLD, spelled):
+        findings = Findings()
+        assert read(PrewarmHold, Document("", yaml.safe_load(text), {}, {}), findings), findings.sorted()
+    for name, field in HoldSpec.model_fields.items():
+        assert re.search(rf"\b{field.alias or name}:", objects.EXAMPLE_HOLD)
 
 
 DIGITS = st.integers(0, 70).map(str) | st.integers(0, 12).map(lambda number: f"0{number}")

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from activator_ext.adapters.kubernetes.conditions import REASONS
 from activator_ext.adapters.kubernetes.holds import holds
 from activator_ext.adapters.kubernetes.policies import Assigned, Verdict, assign
 from activator_ext.adapters.kubernetes.report import Report
@@ -70,7 +71,9 @@ def written(
 
 
 def told(status: dict[str, Any], kind: str) -> tuple[str, str]:
+    """Status and reason of a condition, which the table of all reasons has with that status."""
     (found,) = (each for each in status["conditions"] if each["type"] == kind)
+    assert REASONS[kind][found["reason"]][0] == found["status"]
     return found["status"], found["reason"]
 
 
@@ -173,6 +176,26 @@ def test_ready(report: Report | None, expected: tuple[str, str]) -> None:
     given = verdict(assign([policy()], served("chat")))
 
     assert told(written(given, {} if report is None else {CHAT: report}), "Ready") == expected
+
+
+def test_every_reason_can_be_told_and_no_other() -> None:
+    broken: dict[str, Any] = {"schedules": [{"name": "x", "start": "50-10 * * * *", "until": "0 1 * * *"}]}
+    default = policy("default", ref=None)
+    lists = ([policy(), policy("younger", created=1)], [policy(**broken)], [policy(ref="chta")], [policy(), default])
+    verdicts = [each for objects in lists for each in assign(objects, served("chat")).verdicts.values()]
+    statuses = [
+        written(each, {} if report is None else {CHAT: report}) for each in verdicts for report, _ in READY.values()
+    ]
+    specs: list[dict[str, Any]] = [{"for_": "1h"}, {}, {"for_": "1h", "readyBy": "2026-03-02T10:00:00Z"}]
+    specs += [{"for_": "1h", "ref": "chta"}, {"until": "2026-03-02T08:00:00Z"}]
+    for spec in specs:
+        (given,) = holds([hold(**spec)], served("chat"), NINE).verdicts.values()
+        statuses += [applied({}, patch({}, hold_status(given, report, {}, NINE))) for report, _ in READY.values()]
+
+    said = {(each["type"], each["reason"], each["status"]) for status in statuses for each in status["conditions"]}
+    assert said == {
+        (kind, reason, status) for kind, reasons in REASONS.items() for reason, (status, _) in reasons.items()
+    }
 
 
 def test_two_policies_of_one_service_both_say_so_and_which_counts() -> None:
