@@ -154,8 +154,8 @@ class Replica:
             look.cancel()
             if died.done() and not self._stopping.is_set():
                 return died.result()
-            await self._look(engine, tally)
-            await asyncio.gather(engine.leave(), asyncio.wait({died}, timeout=self._let_go_s))
+            letting_go = asyncio.wait({died}, timeout=self._let_go_s)
+            await asyncio.gather(engine.leave(), self._look(engine, tally), letting_go)
             return None
         finally:
             stop.cancel()

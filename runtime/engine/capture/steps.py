@@ -6,6 +6,7 @@ prompt counts with its answers' tokens alone; it needs no graph either way.
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -27,9 +28,10 @@ BUCKET_ARGS: Final = (
 """vLLM's own edges (1 8 16 32 64 …) are too far apart to choose by; these make 61 series of 13."""
 
 _LINE = re.compile(
-    r"^vllm:iteration_tokens_total_bucket\{(?P<labels>[^}]*)\}\s+(?P<count>[\d.eE+-]+)\s*$", re.MULTILINE
+    r"^vllm:iteration_tokens_total_bucket\{(?P<labels>[^}]*)\}\s+(?P<count>\d+(?:\.\d+)?(?:e\+?\d{1,2})?)\s*$",
+    re.MULTILINE,
 )
-_EDGE = re.compile(r'(?:^|,)le="(?P<edge>[^"]+)"')
+_EDGE = re.compile(r'(?:^|,)le="(?P<edge>\d{1,9}(?:\.\d+)?)"')
 
 
 def steps_of(metrics: str) -> dict[int, float]:
@@ -40,8 +42,8 @@ def steps_of(metrics: str) -> dict[int, float]:
     cumulative: dict[int, float] = {}
     for found in _LINE.finditer(metrics):
         edge = _EDGE.search(found["labels"])
-        if edge is not None and edge["edge"] != "+Inf":
-            tokens = round(float(edge["edge"]))
+        if edge is not None:
+            tokens = max(math.ceil(float(edge["edge"])), 1)
             cumulative[tokens] = cumulative.get(tokens, 0.0) + float(found["count"])
     counts, below = {}, 0.0
     for tokens, count in sorted(cumulative.items()):

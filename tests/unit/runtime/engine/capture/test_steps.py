@@ -3,6 +3,7 @@
 import json
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,30 @@ def test_engine_cores_add_up() -> None:
 def test_metrics_without_them_tell_nothing() -> None:
     assert steps_of("") == {}
     assert steps_of("vllm:num_requests_running 3.0\n") == {}
+
+
+ODD = {
+    "no number": ("16.0", "1.2.3"),
+    "beyond all numbers": ("16.0", "1e999"),
+    "no edge": ("sixteen", "5.0"),
+    "an edge beyond all numbers": ("1e999", "5.0"),
+    "negative": ("16.0", "-5.0"),
+}
+
+
+@pytest.mark.parametrize(("edge", "count"), ODD.values(), ids=ODD.keys())
+def test_what_is_no_count_is_passed_over(edge: str, count: str) -> None:
+    assert steps_of(f'vllm:iteration_tokens_total_bucket{{le="{edge}"}} {count}\n') == {}
+
+
+def test_an_edge_between_two_sizes_is_the_larger_one() -> None:
+    """A service's own edges may be of any kind; no step has half a token, or none."""
+    assert steps_of(
+        'vllm:iteration_tokens_total_bucket{le="0.5"} 5.0\nvllm:iteration_tokens_total_bucket{le="2.5"} 7\n'
+    ) == {
+        1: 5.0,
+        3: 2.0,
+    }
 
 
 @given(st.text(max_size=200))
