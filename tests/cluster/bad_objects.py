@@ -19,11 +19,12 @@ import yaml
 from activator_ext.adapters.kubernetes.client import MERGE_PATCH, Client
 from activator_ext.adapters.kubernetes.faults import Refused
 from activator_ext.adapters.kubernetes.holds import holds
+from activator_ext.adapters.kubernetes.ours import HOLDS, POLICIES, keep
 from activator_ext.adapters.kubernetes.policies import ObjectId, assign
 from activator_ext.adapters.kubernetes.resource import Json
 from activator_ext.adapters.kubernetes.served import Served
 from activator_ext.adapters.kubernetes.status import hold_status, patch, policy_status
-from activator_ext.adapters.kubernetes.status_writer import HOLDS, PATH, POLICIES, write_status
+from activator_ext.adapters.kubernetes.status_writer import write_status
 from activator_ext.adapters.local.policy import API_VERSION
 from scripts.crd_rules import TOLD_IN_STATUS
 from scripts.crds import definitions
@@ -47,7 +48,7 @@ it; to other clients the API server sends a warning and drops the key.
 | --- | --- |
 {taken}
 """
-_PLURALS = {"PrewarmPolicy": POLICIES, "PrewarmHold": HOLDS}
+RESOURCES = {each.kind: each for each in (POLICIES, HOLDS)}
 _NOISE = ", <nil>: Invalid value: null: some validation rules were not checked"
 
 
@@ -207,7 +208,7 @@ def _object(kind: str, name: str, namespace: str, spec: Mapping[str, Any]) -> di
 
 
 def _collection(item: Mapping[str, Any]) -> str:
-    return PATH.format(namespace=item["metadata"]["namespace"], plural=_PLURALS[item["kind"]], name="").rstrip("/")
+    return RESOURCES[item["kind"]].path(item["metadata"]["namespace"])
 
 
 async def answer(client: Client, namespace: str, case: Case) -> str:
@@ -258,14 +259,14 @@ async def _condition(client: Client, namespace: str, case: Case, created: Json) 
         Served.of({"kind": "InferenceService", "metadata": {"name": name, "namespace": namespace}, "spec": bounds})
         for name in case.services
     ]
-    plural = _PLURALS[case.kind]
+    resource = RESOURCES[case.kind]
     items = (await client.get(_collection(created)))["items"]
-    objects = [{"apiVersion": API_VERSION, "kind": case.kind, **item} for item in items]
+    objects = [keep(resource)(item).item for item in items]
     if case.kind == "PrewarmPolicy":
         status = patch({}, policy_status(assign(objects, served).verdicts[identity], {}, {}, now))
     else:
         status = patch({}, hold_status(holds(objects, served, now).verdicts[identity], None, {}, now))
-    written = await write_status(client, plural, identity, status or {}, created["metadata"]["resourceVersion"])
+    written = await write_status(client, resource, identity, status or {}, created["metadata"]["resourceVersion"])
     assert written is not None
     accepted = written["status"]["conditions"][0]
     return f"Accepted={accepted['status']} ({accepted['reason']}): {_named(accepted['message'], namespace)}"
@@ -274,7 +275,7 @@ async def _condition(client: Client, namespace: str, case: Case, created: Json) 
 def _cleaned(text: str, namespace: str) -> str:
     """An API server's message without what surrounds it: which object it is, and rules that were left out."""
     text = _named(text, namespace).partition(" evaluating rule")[0]
-    for kind in _PLURALS:
+    for kind in RESOURCES:
         text = text.replace(f'{kind}.pilotlight.dev "chat" is invalid: ', "")
         text = text.replace(f'{kind} in version "v1alpha1" cannot be handled as a {kind}: ', "")
     return text.strip("[]").partition(_NOISE)[0]

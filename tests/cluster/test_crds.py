@@ -14,11 +14,12 @@ import yaml
 
 from activator_ext.adapters.kubernetes.client import Client
 from activator_ext.adapters.kubernetes.faults import Refused
+from activator_ext.adapters.kubernetes.ours import POLICIES
 from activator_ext.adapters.kubernetes.policies import ObjectId, assign
 from activator_ext.adapters.kubernetes.report import Report
 from activator_ext.adapters.kubernetes.served import Served
 from activator_ext.adapters.kubernetes.status import patch, policy_status
-from activator_ext.adapters.kubernetes.status_writer import HOLDS, PATH, POLICIES, write_status
+from activator_ext.adapters.kubernetes.status_writer import write_status
 from activator_ext.adapters.local.documents import Document
 from activator_ext.adapters.local.example import EXAMPLE_POLICY
 from activator_ext.adapters.local.findings import Findings
@@ -26,11 +27,10 @@ from activator_ext.adapters.local.policy import API_VERSION, PrewarmPolicy
 from activator_ext.adapters.local.schema import read
 from activator_ext.core.leadtime import LeadTime
 from activator_ext.core.model import DemandKind, Floor, Reason, ReasonCode, StartKind, Warmth
-from tests.cluster.bad_objects import ready_api
+from tests.cluster.bad_objects import RESOURCES, ready_api
 from tests.cluster.control_plane import ControlPlane, inference_service
 
 ROOT = Path(__file__).resolve().parents[2]
-PLURALS = {"PrewarmPolicy": POLICIES, "PrewarmHold": HOLDS}
 ANY = "default"
 """Namespace of what is asked about and not stored."""
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -62,15 +62,11 @@ def policy(namespace: str, name: str = "chat", **spec: Any) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": "PrewarmPolicy", "metadata": metadata, "spec": body}
 
 
-def path(namespace: str, name: str = "", *, plural: str = POLICIES) -> str:
-    return PATH.format(namespace=namespace, plural=plural, name=name).rstrip("/")
-
-
 async def refusal(client: Client, item: dict[str, Any]) -> str | None:
     """Why the API server would not take an object; None: it would. Nothing is stored."""
     try:
         params = {"dryRun": "All", "fieldValidation": "Strict"}
-        await client.send("POST", path(ANY, plural=PLURALS[item["kind"]]), item, params=params)
+        await client.send("POST", RESOURCES[item["kind"]].path(ANY), item, params=params)
     except Refused as refused:
         if refused.status not in (400, 422):
             raise
@@ -96,7 +92,7 @@ async def test_what_is_applied_again_changes_nothing(plane: ControlPlane, client
 async def test_defaults(client: Client, namespace: str) -> None:
     schedule = {"name": "office", "readyBy": "0 9 * * 1-5", "until": "0 18 * * 1-5"}
     sent = policy(namespace, schedules=[schedule], objective={}, forecast={}, parking={})
-    stored = await client.send("POST", path(namespace), sent)
+    stored = await client.send("POST", POLICIES.path(namespace), sent)
 
     assert stored["spec"] == {
         "serviceRef": {"kind": "InferenceService", "name": "chat"},
@@ -116,7 +112,7 @@ async def test_defaults(client: Client, namespace: str) -> None:
 
 async def test_nothing_at_all_is_a_default_policy(client: Client, namespace: str) -> None:
     item = {"apiVersion": API_VERSION, "kind": "PrewarmPolicy", "metadata": {"name": "default", "namespace": namespace}}
-    stored = await client.send("POST", path(namespace), item)
+    stored = await client.send("POST", POLICIES.path(namespace), item)
 
     assert stored["spec"] == {"coldStartCost": "10m", "leadTime": {"prior": "2m"}, "golden": {"maxTokens": 8}}
 
@@ -142,12 +138,12 @@ def examples() -> list[dict[str, Any]]:
     for page in ROOT.glob("docs/**/*.md"):
         texts += re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     found = [item for text in texts if "Prewarm" in text for item in yaml.safe_load_all(text)]
-    return [item for item in found if isinstance(item, dict) and item.get("kind") in PLURALS]
+    return [item for item in found if isinstance(item, dict) and item.get("kind") in RESOURCES]
 
 
 async def test_every_example_of_local_mode_is_taken(client: Client) -> None:
     found = examples()
-    assert {item["kind"] for item in found} == set(PLURALS)
+    assert {item["kind"] for item in found} == set(RESOURCES)
     for item in found:
         item["metadata"]["namespace"] = ANY
         assert await refusal(client, item) is None, item
@@ -259,9 +255,9 @@ async def test_schedules_of_two_owners_are_merged_by_name(client: Client, namesp
         body = policy(namespace, schedules=[schedule])
         params = {"fieldManager": owner}
         await client.send(
-            "PATCH", path(namespace, "chat"), body, content_type="application/apply-patch+yaml", params=params
+            "PATCH", POLICIES.path(namespace, "chat"), body, content_type="application/apply-patch+yaml", params=params
         )
-    stored = await client.get(path(namespace, "chat"))
+    stored = await client.get(POLICIES.path(namespace, "chat"))
 
     assert [each["name"] for each in stored["spec"]["schedules"]] == ["one", "two"]
 
@@ -269,8 +265,8 @@ async def test_schedules_of_two_owners_are_merged_by_name(client: Client, namesp
 async def test_status_and_columns(plane: ControlPlane, client: Client, namespace: str) -> None:
     """A real InferenceService and its policy, decided on, written and shown by kubectl."""
     plane.apply(inference_service(namespace, "chat", max_replicas=3))
-    await client.send("POST", path(namespace), policy(namespace))
-    stored = await client.get(path(namespace, "chat"))
+    await client.send("POST", POLICIES.path(namespace), policy(namespace))
+    stored = await client.get(POLICIES.path(namespace, "chat"))
     service = await client.get(f"/apis/serving.kserve.io/v1beta1/namespaces/{namespace}/inferenceservices/chat")
     served = Served.of(service)
     assigned = assign([stored], [served])
@@ -298,7 +294,7 @@ async def test_status_and_columns(plane: ControlPlane, client: Client, namespace
     assert await write_status(client, POLICIES, identity, {"floor": 9}, stored["metadata"]["resourceVersion"]) is None
     # The spec's door does not reach the status.
     edited = {**written, "status": {"floor": 9}}
-    assert (await client.send("PUT", path(namespace, "chat"), edited))["status"] == change
+    assert (await client.send("PUT", POLICIES.path(namespace, "chat"), edited))["status"] == change
 
     head, row = plane.kubectl("-n", namespace, "get", "prewarmpolicies").splitlines()
     assert re.split(r"\s{2,}", head.strip()) == [

@@ -6,8 +6,9 @@ import pytest
 
 from activator_ext.adapters.kubernetes.client import MERGE_PATCH, Client
 from activator_ext.adapters.kubernetes.faults import Refused
+from activator_ext.adapters.kubernetes.ours import POLICIES
 from activator_ext.adapters.kubernetes.policies import ObjectId
-from activator_ext.adapters.kubernetes.status_writer import POLICIES, delete_hold, write_status
+from activator_ext.adapters.kubernetes.status_writer import delete_hold, write_status
 
 ITEM = ObjectId("team-a", "chat", "u-1")
 
