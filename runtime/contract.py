@@ -319,7 +319,8 @@ class StartRecord(_Wire):
     `ready_s` is T0 → T9; `attributed` the share of it (0–1) that named stages cover, overlaps counted once.
     `warmed_at`: the second level of readiness, every shape computed once; a mark of its own, after T9.
     `golden_key` names the weights, arguments and versions whose golden answer `golden_tokens` is.
-    `outcome` None: under way. A failed start has no `ready_s` and is no sample of stage times. `ended`: how an engine
+    `outcome` None: under way; `recycled`: it compiled, and the start that follows at once has its code and the memory
+    that compiling took. A failed start has no `ready_s` and is no sample of stage times. `ended`: how an engine
     that had become ready ended; None while it serves, and where it was stopped on purpose. `forked`: the engine
     is a fork of a process that had imported vLLM; `spawned_because`: why it is none where one was asked for.
     `shapes`: which sizes its CUDA graphs have, and why. `pod`: set where the replica is a pod.
@@ -331,7 +332,7 @@ class StartRecord(_Wire):
     kind: StartKind
     marks: dict[Mark, AwareDatetime] = Field(default_factory=dict)
     stages: tuple[StageTime | PodStageTime, ...] = ()
-    outcome: Literal["ready", "failed", "cancelled"] | None = None
+    outcome: Literal["ready", "failed", "cancelled", "recycled"] | None = None
     failure: Failure | None = None
     ended: Failure | None = None
     ready_s: float | None = None

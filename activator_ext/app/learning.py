@@ -117,6 +117,8 @@ class Learner:
             self._say(service, "loader", f"{start.replica}: {text}")
         if start.outcome == "failed" and start.failure is not None:
             self._failed(world, service, start, start.failure)
+        if start.outcome == "recycled":
+            self._say(service, "start", f"{start.replica} is begun anew: {start.cache.note}")
         if start.outcome != "ready":
             return
         self._say(service, "ready", f"{start.replica} ready after {start.ready_s or 0.0:.1f} s")

@@ -5,6 +5,8 @@ what is assumed of every service.
 """
 
 import contextlib
+import hashlib
+import json
 import os
 import statistics
 from collections.abc import Mapping
@@ -16,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from runtime.cache.following import Known
 from runtime.cache.staging import draft_file, publish_file
 from runtime.cache.start_cache import StartCache
-from runtime.contract import Verdict
+from runtime.contract import EngineSpec, Verdict
 
 LAST = 5
 """Starts of a kind that are remembered; their median is what the next one goes by."""
@@ -63,6 +65,8 @@ class Experience:
         compiled = cache.use.verdict is not Verdict.USED
         if cache.service is None or cache.use.verdict in (None, Verdict.PARTLY):
             return
+        if cache.kv_tokens is not None and not compiled:
+            self.got_kv_tokens(cache.service, cache.engine, cache.kv_tokens)
         if compile_s is None and cache.compiles:
             return
         begun = cache.turns.begun_at
@@ -107,6 +111,12 @@ class Experience:
             with draft_file(self._file) as draft:
                 os.write(draft.fd, _Stored(services=services).model_dump_json().encode())
                 publish_file(draft, self._file)
+
+
+def engine_name(spec: EngineSpec) -> str:
+    """A short name for all of `spec` that may change how large its KV cache is."""
+    facts = [spec.platform, spec.model, list(spec.args), sorted(spec.env.items())]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 def _median(seconds: tuple[float, ...]) -> float | None:

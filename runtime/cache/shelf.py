@@ -22,7 +22,7 @@ from pathlib import Path
 
 from runtime.cache.blame import Blame, judge_failure, judge_recompiled
 from runtime.cache.bundle import Packed, pack
-from runtime.cache.experience import Experience
+from runtime.cache.experience import Experience, engine_name
 from runtime.cache.find import Found, find
 from runtime.cache.fingerprint import Fingerprint
 from runtime.cache.inputs import fingerprint_of
@@ -129,7 +129,7 @@ class Shelf:
             own = await in_thread(lambda _: root.take())
             if own:
                 found = Found(CacheUse(key=root.key, origin="own"))
-                return await self._begun(spec.service, root, found, scratch, fingerprint)
+                return await self._begun(spec, root, found, scratch, fingerprint)
             found = await self._found(root, scratch)
             turns = Turns()
             if found.bundle is None:
@@ -137,7 +137,7 @@ class Shelf:
                 follower = Follower(known, awaited, told, spec.start_timeout_s * SPARED_SHARE)
                 found, turns = await self._follow(root, scratch, found, follower)
             try:
-                return await self._begun(spec.service, root, found, scratch, fingerprint, turns)
+                return await self._begun(spec, root, found, scratch, fingerprint, turns)
             except BaseException:
                 await turns.give_back()
                 raise
@@ -174,6 +174,13 @@ class Shelf:
         if suspect != "own":
             await self._put_aside(suspect, judgement.why)
         return judgement.why
+
+    async def restored_kv_tokens(self, cache: StartCache) -> int | None:
+        """The KV cache that the last start of this very engine got which found its code compiled; None: not known."""
+        service = cache.service
+        if service is None:
+            return None
+        return await in_thread(lambda _: self._experience.kv_tokens(service, cache.engine))
 
     async def close(self) -> None:
         """Let go of the stores."""
@@ -217,7 +224,7 @@ class Shelf:
 
     async def _begun(
         self,
-        service: str,
+        spec: EngineSpec,
         root: Root,
         found: Found,
         scratch: Path,
@@ -227,7 +234,8 @@ class Shelf:
         before = await in_thread(lambda _: root.artifacts())
         return StartCache(
             *(root, found.use, scratch),
-            service=service,
+            service=spec.service,
+            engine=engine_name(spec),
             fingerprint=fingerprint,
             before=before,
             bundle=found.bundle,

@@ -35,7 +35,8 @@ class StartCache:
     """What a start was given, the evidence of what the engine does with it, and what is said of both (`use`).
 
     `scratch`: a directory of this start alone, gone with `close`. `bundle`: the file in it that was restored, if any.
-    `turns`: at publishing, held until `close`. `service`: whose start it is; None: nothing is learned of it.
+    `turns`: at publishing, held until `close`. `service` and `engine`: whose start it is, and a name for its arguments
+    and environment; None: nothing is learned of it.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class StartCache:
         scratch: Path,
         *,
         service: str | None = None,
+        engine: str = "",
         fingerprint: Fingerprint | None = None,
         before: frozenset[str] = frozenset(),
         bundle: Path | None = None,
@@ -52,7 +54,7 @@ class StartCache:
         turns: Turns | None = None,
     ) -> None:
         self.root, self.use, self.scratch, self.fingerprint, self.bundle = root, use, scratch, fingerprint, bundle
-        self.service, self.passed = service, passed or PassedOver()
+        self.service, self.engine, self.passed = service, engine, passed or PassedOver()
         self.turns = turns or Turns()
         self._evidence = Evidence(before=before)
 
@@ -65,6 +67,11 @@ class StartCache:
     def found(self) -> bool:
         """Whether compiled code lay there at the start."""
         return self.use.origin is not None
+
+    @property
+    def kv_tokens(self) -> int | None:
+        """How many tokens the engine's KV cache holds; None: it has not said."""
+        return self._evidence.kv_tokens
 
     @property
     def compiles(self) -> bool:

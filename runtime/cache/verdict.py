@@ -18,6 +18,9 @@ _LOADED = re.compile(
 _COMPILED = re.compile(r"saved AOT compiled function to|Compiling a graph for compile range")
 _FAILED = re.compile(r"Compiling model again due to a load failure from \S+, reason: (?P<reason>.*)")
 
+_KV_CACHE = re.compile(r"\bKV cache size: (?P<tokens>[\d,]+) tokens")
+"""vLLM 0.32 (`v1/core/kv_cache_utils.py`); with several engine cores the smallest counts."""
+
 _ARTIFACT = re.compile(
     r"^torch_compile_cache/(?:torch_aot_compile/[0-9a-f]{64}|[0-9a-f]{10})/rank_[^/]+/[^/]+"
     r"|^triton_cache/[^/]+"
@@ -28,11 +31,15 @@ _ARTIFACT = re.compile(
 
 @dataclass(slots=True)
 class Evidence:
-    """What one start showed so far. `before` and `after`: the artifacts of its cache directory, by `artifacts`."""
+    """What one start showed so far. `before` and `after`: the artifacts of its cache directory, by `artifacts`.
+
+    `kv_tokens`: how many tokens its KV cache holds; None: it has not said.
+    """
 
     loaded: int = 0
     compiled: int = 0
     load_failure: str | None = None
+    kv_tokens: int | None = None
     before: frozenset[str] = field(default_factory=frozenset)
     after: frozenset[str] = field(default_factory=frozenset)
 
@@ -42,6 +49,9 @@ class Evidence:
             self.load_failure = failed["reason"].strip() or "no reason given"
         self.loaded += bool(_LOADED.search(text))
         self.compiled += bool(_COMPILED.search(text))
+        if found := _KV_CACHE.search(text):
+            tokens = int(found["tokens"].replace(",", ""))
+            self.kv_tokens = tokens if self.kv_tokens is None else min(tokens, self.kv_tokens)
 
     @property
     def new(self) -> frozenset[str]:

@@ -15,6 +15,10 @@ from runtime.engine.cache_kind import forget_compiled
 from runtime.engine.dirs import EngineDirs
 from runtime.engine.launch import Launcher
 from runtime.engine.recorder import Recorder
+from runtime.engine.recycle import given, recycle
+
+PUBLISH_S = 30.0
+"""How long a start that is to be recycled may publish first; a bundle of 100 MB takes seconds."""
 
 
 class CompiledCode:
@@ -60,6 +64,34 @@ class CompiledCode:
             if self._plan_for is not None and use.verdict is not None:
                 await asyncio.to_thread(startup_plan.settle, self._cache.root.path, self._plan_for, use.verdict)
             self._recorder.change(cache=use)
+
+    async def recycled(self, *, before: bool) -> str | None:
+        """Why the engine, now proven, is begun anew with what it compiled; None: it serves as it is.
+
+        What it compiled has then been offered to the stores. `before`: this start is itself such a second one.
+        """
+        shelf, cache = self._launcher.shelf, self._cache
+        if shelf is None or cache is None or self._whose is None:
+            return None
+        spec = self._whose[1]
+        why = recycle(
+            size_given=given(spec.platform, spec.args, spec.env),
+            verdict=cache.use.verdict,
+            compiles=cache.compiles,
+            kv_tokens=cache.kv_tokens,
+            restored_kv_tokens=await shelf.restored_kv_tokens(cache),
+            recycled_before=before,
+            awaited=self._awaited(),
+        )
+        if why is None:
+            return None
+        self._recorder.change(cache=cache.noted(f"to be recycled: {why}"))
+        self.publish()
+        with contextlib.suppress(TimeoutError):  # the second start has the replica's own directory, if no store's
+            async with asyncio.timeout(PUBLISH_S):
+                await self.published()
+        await self.close()
+        return why
 
     def publish(self) -> None:
         """Offer what was compiled to the stores, beside the first requests: some megabytes, in a thread."""

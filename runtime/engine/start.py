@@ -54,10 +54,15 @@ class StartFailed(Exception):
         self.failure = failure
 
 
+class StartRecycled(Exception):
+    """The start was proven and ended on purpose, before it was admitted: the next one is better. `str()` says why."""
+
+
 class EngineStart:
     """One start. `run` once, then `admit` once; `record`, `stage`, `url` and `pid` may be read at any time.
 
-    `awaited`: whether a request waits for it now; None: nobody can tell.
+    `awaited`: whether a request waits for it now; None: nobody can tell. `recycles`: whether it may end as
+    StartRecycled, because who runs it begins another one then.
     """
 
     def __init__(
@@ -77,9 +82,10 @@ class EngineStart:
         launcher: Launcher,
         no_fork: str | None = None,
         awaited: Callable[[], bool | None] = lambda: None,
+        recycles: bool = False,
         shapes: str = "",
     ) -> None:
-        self._spec, self._dirs, self._clock = spec, dirs, clock
+        self._spec, self._dirs, self._clock, self._recycles = spec, dirs, clock, recycles
         record = StartRecord(
             id=start_id,
             service=spec.service,
@@ -148,7 +154,7 @@ class EngineStart:
         return self._recorder.spans
 
     async def run(self) -> RunningEngine:
-        """T1 to T8. Raises StartFailed; cancelled, it kills and reaps the process group first."""
+        """T1 to T8. Raises StartFailed, StartRecycled; cancelled, it kills and reaps the process group first."""
         try:
             async with asyncio.timeout(self._spec.start_timeout_s) as limit:
                 return await self._run()
@@ -162,6 +168,10 @@ class EngineStart:
             await self._clear()
             self._recorder.change(outcome="cancelled")
             raise
+        except StartRecycled:
+            await self._clear()
+            self._recorder.change(outcome="recycled")
+            raise
         except Exception as error:  # whatever it was, the start has failed and its processes must go
             broken = Fault(FailureCause.SPAWN_FAILED, f"the start broke off: {type(error).__name__}: {error}")
             raise await self._failed(broken) from error
@@ -169,8 +179,7 @@ class EngineStart:
     def admit(self, at: datetime) -> StartRecord:
         """T9: the replica is given requests from `at` on. Spans may complete the record for some seconds more."""
         self._recorder.reach(Mark.T9, at)
-        with contextlib.suppress(OSError):  # without its mark the next start merely counts as cold
-            remember_compiled(self._dirs, self._spec)
+        self._remember()
         self._recorder.change(outcome="ready")
         self._compiled.publish()
         asyncio.get_running_loop().call_later(LATE_SPANS_S, self._engines.unsubscribe)
@@ -206,6 +215,9 @@ class EngineStart:
         self._recorder.end(Stage.GOLDEN_PROMPT, answered)
         self._recorder.change(golden_tokens=tokens)
         await self._compiled.proven()
+        if why := await watch.or_end(process, self._compiled.recycled(before=not self._recycles)):
+            self._remember()
+            raise StartRecycled(why)
         await watch.or_end(process, gate.open())
         return RunningEngine(
             process=process,
@@ -215,6 +227,10 @@ class EngineStart:
             clock=self._clock,
             on_end=self._engines.unsubscribe,
         )
+
+    def _remember(self) -> None:
+        with contextlib.suppress(OSError):  # without its mark the next start merely counts as cold
+            remember_compiled(self._dirs, self._spec)
 
     def _timed_out(self) -> Fault:
         stage = stage_name(self.stage)

@@ -74,7 +74,7 @@ class Dedicated:
         self._name = f"{os.uname().nodename[:40]}-{os.getpid()}-{int(begun_at.timestamp())}"
         self._generation = 0
         self._row, self._no_fork = NO_FAILURES, None if options.fork else "it was told not to"
-        self._tried_without = False
+        self._tried_without = self._recycled = False
         self._replica: Replica | None = None
         self._signals = 0
         self._told: tuple[object, ...] = ()
@@ -91,6 +91,8 @@ class Dedicated:
             while not self._signals:
                 self._launcher.want(self._options.spec)
                 failure = await self._life()
+                if failure is None and self._recycled and not self._signals:
+                    continue
                 if failure is None or self._signals:
                     break
                 again = self._again(failure)
@@ -129,6 +131,7 @@ class Dedicated:
             clock=_now,
             launcher=self._launcher,
             no_fork=self._no_fork,
+            recycles=not self._recycled,
             shapes=shaped.why,
         )
         self._replica = Replica(
@@ -143,7 +146,12 @@ class Dedicated:
             on_steps=self._shapes.taker(spec),
         )
         self._replica.begin()
-        return await ended
+        failure = await ended
+        self._recycled = start.record.outcome == "recycled"
+        if self._recycled:
+            self._asked_at, self._why = _now(), f"recycled: {start.record.cache.note}"
+            _say(f"the engine is begun anew: {start.record.cache.note}")
+        return failure
 
     def _again(self, failure: Failure) -> str | None:
         """Why another start is likely to go better at once, None if it is not."""

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from runtime.contract import EngineSpec, Failure, ReplicaView, StartRecord, Warmth
 from runtime.engine.capture.steps import Tally
-from runtime.engine.start import EngineStart, RunningEngine, StartFailed
+from runtime.engine.start import EngineStart, RunningEngine, StartFailed, StartRecycled
 from runtime.host.plan import Held, Phase
 
 LOOK_S = 60.0
@@ -115,6 +115,8 @@ class Replica:
                 failure = await self._watched(engine)
             if failure is not None:
                 await self._start.note_end(failure)
+        except StartRecycled:
+            pass  # the record says so, and whoever keeps the service at its order begins the next one
         except StartFailed as failed:
             failure = failed.failure
         finally:
@@ -122,7 +124,7 @@ class Replica:
             self._on_end(self, failure)
 
     async def _started(self) -> RunningEngine | None:
-        """The running engine, admitted; None if it was told to stop before. Raises StartFailed."""
+        """The running engine, admitted; None if it was told to stop before. Raises StartFailed, StartRecycled."""
         run = asyncio.create_task(self._start.run())
         stop = asyncio.create_task(self._stopping.wait())
         try:
@@ -131,7 +133,7 @@ class Replica:
             stop.cancel()
             if not run.done():
                 run.cancel()
-                with contextlib.suppress(asyncio.CancelledError, StartFailed):
+                with contextlib.suppress(asyncio.CancelledError, StartFailed, StartRecycled):
                     await run
         if run.cancelled() or (self._stopping.is_set() and run.exception() is not None):
             return None

@@ -51,6 +51,7 @@ class _Service:
     next_kind: StartKind = StartKind.COLD_NODE
     no_fork: str | None = None
     requests_wait: bool | None = None
+    recycled: set[int] = field(default_factory=set)
 
 
 class Supervisor:
@@ -235,6 +236,7 @@ class Supervisor:
             launcher=self._launcher,
             no_fork=service.no_fork,
             awaited=lambda: service.requests_wait,
+            recycles=ordinal not in service.recycled,
             shapes=shaped.why,
         )
         replica = Replica(
@@ -247,6 +249,7 @@ class Supervisor:
             on_end=lambda r, failure: self._ended(name, r, failure),
             on_steps=self._shapes.taker(ordered),
         )
+        service.recycled.discard(ordinal)
         service.replicas[ordinal] = replica
         self._idle.clear()
         replica.begin()
@@ -263,6 +266,10 @@ class Supervisor:
         self._finished.append(replica.record)
         if failure is not None:
             self._count_failure(name, service, replica, failure)
+        elif replica.record.outcome == "recycled":
+            # It is missing now, so the next round begins it anew: with what it compiled, and for good.
+            service.recycled.add(replica.ordinal)
+            service.t0, service.why = self._clock(), f"recycled: {replica.record.cache.note}"
         if not any(s.replicas for s in self._services.values()):
             self._idle.set()
         self._after_change(name)

@@ -31,6 +31,7 @@ model directory that passes the model check. Behaviour comes from `MODEL/fake.js
                    compiled again. "new": it looks for an artifact of another name at each start
     steps          what each completion adds to the steps that /metrics counts by tokens: {"8": 100}    default none
     artifact_bytes size of an artifact, which no compressor makes smaller            default 0
+    kv_tokens      [N, M]: what it says of its KV cache, where it compiled and where it loaded what was compiled
 
 Stages are those of `STAGES` below. Tokens are sha256 over prompt and weight bytes, so that the same directory always
 answers alike, another seed otherwise. SIGUSR1: it crashes (exit code 3) as with `crash_after_s`.
@@ -107,6 +108,9 @@ def main() -> None:
         subprocess.Popen([sys.executable, "-c", _SLEEPER], preexec_fn=leash)  # noqa: PLW1509  (no threads yet)
     for stage, process, text in STAGES:
         _misbehave(stage, ways)
+        if stage == "engine_ready" and "kv_tokens" in ways:
+            tokens = ways["kv_tokens"][bool(ways.get("loaded"))]
+            say("EngineCore", f"GPU KV cache size: {tokens:,} tokens, Maximum concurrency for 8 tokens per request: 1x")
         say(process, text)
         if stage == "compile":
             time.sleep(ways.get("start_s", 0.0))
@@ -154,7 +158,7 @@ def _compile(arguments: list[str], ways: dict[str, Any]) -> dict[str, Any]:
         sys.exit(1)
     if found in (made, b"WRONG"):
         say("Worker", f"Directly load AOT compilation from path {path}")
-        return {"wrong_golden": found == b"WRONG"}
+        return {"wrong_golden": found == b"WRONG", "loaded": True}
     if found is not None:
         say("Worker", f"Compiling model again due to a load failure from {path}, reason: not what was saved")
     path.parent.mkdir(parents=True, exist_ok=True)

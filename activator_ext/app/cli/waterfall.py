@@ -54,11 +54,11 @@ def waterfall(record: StartRecord, now: datetime, *, width: int = 80, ascii_only
 def _head(record: StartRecord, begin: datetime, gaps: list[Stretch], total: float) -> list[str]:
     named = 1 - sum(gap.end - gap.begin for gap in gaps) / total if total else 0.0
     share = record.attributed if record.attributed is not None else named
-    outcomes = {None: "under way for", "ready": "ready in", "failed": "failed after", "cancelled": "cancelled after"}
+    outcomes = {None: "under way for", "ready": "ready in"}
     why = f" · why: {record.why}" if record.why else ""
     lines = [
         f"{record.service} · start {record.id} · {record.kind.value} · {begin:%Y-%m-%d %H:%M:%S} UTC",
-        f"{outcomes[record.outcome]} {total:.2f} s, {share:.1%} of it named{why}",
+        f"{outcomes.get(record.outcome, f'{record.outcome} after')} {total:.2f} s, {share:.1%} of it named{why}",
     ]
     if record.failure is not None:
         lines.append(f"{record.failure.cause.value}: {record.failure.message}")

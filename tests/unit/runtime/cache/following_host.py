@@ -35,14 +35,23 @@ def die_at_the_record(far: Path) -> None:
     sys.addaudithook(look)
 
 
-async def main(root: Path, far: Path, model: Path, step: str) -> None:
-    """One start."""
+def share_key(root: Path) -> None:
+    """All hosts beside one another sign with one key, and so trust one another."""
     shared, own = root.parent / "key.pem", root / ".shelf" / "signing-key.pem"
     SigningKey.load_or_make(shared)
     own.parent.mkdir(parents=True, mode=0o700)
     shutil.copy(shared, own)
+
+
+async def main(root: Path, far: Path, model: Path, step: str) -> None:
+    """One start of the fake engine."""
+    share_key(root)
     turns.TERMS = Terms(ttl_s=1.5, skew_s=0.5)
-    host = Machine(root, model=model, publish_to=f"file://{far}")
+    await play(Machine(root, model=model, publish_to=f"file://{far}"), far, step)
+
+
+async def play(host: Machine, far: Path, step: str) -> None:
+    """One start that nobody waits for."""
     host.awaited, host.start_timeout_s = False, 600
     start = host.new()
     run = asyncio.create_task(start.run())

@@ -72,9 +72,12 @@ class Machine:
         base = self.root / replica
         return EngineDirs(cache=base / "cache", log=base / "log", run=base / "run")
 
+    def launcher(self) -> Launcher:
+        return Launcher(fake_command(), shelf=self.shelf)
+
     def next_kind(self, replica: str = "0") -> StartKind:
         """From where the next start would begin, as the host says it."""
-        return Launcher(fake_command(), shelf=self.shelf).kind(self.spec, self.dirs(replica))
+        return self.launcher().kind(self.spec, self.dirs(replica))
 
     def new(self, replica: str = "0") -> EngineStart:
         return EngineStart(
@@ -87,7 +90,7 @@ class Machine:
             spans=None,
             on_change=self._saw,
             on_stage=lambda _: None,
-            launcher=Launcher(fake_command(), shelf=self.shelf),
+            launcher=self.launcher(),
             awaited=lambda: self.awaited,
         )
 

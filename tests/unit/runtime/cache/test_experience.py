@@ -90,10 +90,13 @@ def test_services_are_bounded(tmp_path: Path) -> None:
 def test_what_a_start_teaches(
     tmp_path: Path, verdict: Verdict | None, artifacts: bool, compile_s: float | None, known: Known
 ) -> None:
-    cache = StartCache(Root(tmp_path / "r", "4f" * 32), CacheUse(verdict=verdict), tmp_path / "s", service=CHAT)
+    root = Root(tmp_path / "r", "4f" * 32)
+    cache = StartCache(root, CacheUse(verdict=verdict), tmp_path / "s", service=CHAT, engine="e")
+    cache.line("(EngineCore pid=9) INFO 11-29 21:08:43 [kv_cache_utils.py:2327] GPU KV cache size: 800,000 tokens, Max")
     if artifacts:
         cache._evidence.after = frozenset({"triton_cache/x"})
     cache.turns.begun_at = NOON
     seen = Experience(tmp_path / "e.json")
     seen.learn(cache, compile_s, NOON + timedelta(seconds=42))
     assert seen.known(CHAT) == known
+    assert seen.kv_tokens(CHAT, "e") == (800_000 if verdict is Verdict.USED else None)
