@@ -91,7 +91,7 @@ def planned(spec: EngineSpec, seen: Seen, measured: Path | None) -> tuple[Attemp
     url = is_url(spec.model)
     machine, proven = seen.machine, seen.model
     seconds: dict[str, float] = {}
-    if measured is not None:
+    if measured is not None and measured.is_file():
         key = spec.model if url else proven.digest or spec.model
         seconds = Winners(measured).recall(node_name(os.environ), key, versions(), cold=True)
     streamed = url or any("streamer" in name for name in (*seconds, *spec.args))
