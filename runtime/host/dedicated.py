@@ -24,7 +24,7 @@ from runtime.cache.faults import BundleFault
 from runtime.cache.shelf import Shelf
 from runtime.cache.stores.base import BadStoreUrl
 from runtime.cache.trust import TrustPolicy
-from runtime.contract import Failure, StageEvent, StartRecord, replica_id
+from runtime.contract import Failure, Stage, StageEvent, StartRecord, replica_id
 from runtime.engine.fork.pool import ForkPool
 from runtime.engine.launch import Launched, Launcher
 from runtime.engine.marker import parse as parse_marker
@@ -33,6 +33,7 @@ from runtime.engine.start import EngineDirs, EngineStart
 from runtime.host.alike import spec_digest
 from runtime.host.engine_options import EngineOptions, read_options
 from runtime.host.replica import Replica
+from runtime.host.reporter import Reporter
 from runtime.host.retry import NO_FAILURES, no_fork_after, wait_s
 from runtime.host.shapes import Shapes
 from runtime.weights.winners import WINNERS
@@ -72,6 +73,7 @@ class Dedicated:
         self._spans = SpanReceiver()
         self._shapes = Shapes(options.root, _now, adopt=options.shapes)
         self._name = f"{os.uname().nodename[:40]}-{os.getpid()}-{int(begun_at.timestamp())}"
+        self._reporter = None if options.controller is None else Reporter(options.controller, self._name, say=_say)
         self._generation = 0
         self._row, self._no_fork = NO_FAILURES, None if options.fork else "it was told not to"
         self._tried_without = self._recycled = False
@@ -87,6 +89,8 @@ class Dedicated:
             loop.add_signal_handler(number, self._signalled)
         await self._spans.start()
         beat = asyncio.create_task(self._beat())
+        if self._reporter is not None:
+            self._reporter.begin()
         try:
             while not self._signals:
                 self._launcher.want(self._options.spec)
@@ -106,6 +110,8 @@ class Dedicated:
             return 0 if self._signals else 1
         finally:
             beat.cancel()
+            if self._reporter is not None:
+                await asyncio.to_thread(self._reporter.close)
             if self._launcher.forks is not None:
                 await self._launcher.forks.close()
             if self._launcher.shelf is not None:
@@ -126,7 +132,7 @@ class Dedicated:
             asked_at=self._asked_at,
             why=self._why,
             spans=self._spans,
-            on_change=lambda start: self._changed(start.record),
+            on_change=lambda start: self._changed(start.record, start.stage),
             on_stage=_tell_stage,
             clock=_now,
             launcher=self._launcher,
@@ -185,8 +191,10 @@ class Dedicated:
         elif self._replica.task is not None:
             self._replica.task.cancel()
 
-    def _changed(self, record: StartRecord) -> None:
+    def _changed(self, record: StartRecord, stage: Stage | None) -> None:
         """Tell the whole record when the start is over, and when something is learned of it later."""
+        if self._reporter is not None:
+            self._reporter.changed(record, stage)
         if record.outcome is None:
             return
         news = (record.id, record.outcome, record.cache.published, record.warmed_at, record.ended)

@@ -16,6 +16,7 @@ from runtime.cache.stores.baked import ROOT as BAKED
 from runtime.contract import EngineSpec, Golden
 from runtime.engine.argv import allowed_env, refuse_reserved
 from runtime.engine.launch import Listen
+from runtime.host.reporter import TOKEN, Controller
 from runtime.host.vllm_words import Words, read_words
 
 PORT = 8080
@@ -51,6 +52,7 @@ class EngineOptions:
     command: tuple[str, ...] | None
     shapes: bool
     dropped: tuple[str, ...]
+    controller: Controller | None = None
 
 
 def read_options(argv: Sequence[str], environ: Mapping[str, str]) -> EngineOptions:
@@ -97,6 +99,7 @@ def read_options(argv: Sequence[str], environ: Mapping[str, str]) -> EngineOptio
         command=tuple(shlex.split(given.engine_command)) if given.engine_command else None,
         shapes=given.shapes,
         dropped=dropped,
+        controller=_controller(given),
     )
 
 
@@ -163,6 +166,12 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         help=f"how long running answers may take to end (PILOTLIGHT_DRAIN_S; {DRAIN_S:.0f})")  # fmt: skip
     add("--let-go-s", metavar="S", type=float, default=variable("PILOTLIGHT_LET_GO_S", str(LET_GO_S)),
         help=f"how long requests are still taken after SIGTERM (PILOTLIGHT_LET_GO_S; {LET_GO_S:.0f})")  # fmt: skip
+    add("--controller", metavar="URL", default=variable("PILOTLIGHT_CONTROLLER_URL"),
+        help="tell this controller of starts (PILOTLIGHT_CONTROLLER_URL; nobody)")  # fmt: skip
+    add("--controller-token", metavar="FILE", type=Path, default=variable("PILOTLIGHT_CONTROLLER_TOKEN", str(TOKEN)),
+        help=f"by this token, read at each report (PILOTLIGHT_CONTROLLER_TOKEN; {TOKEN})")  # fmt: skip
+    add("--controller-ca", metavar="FILE", type=Path, default=variable("PILOTLIGHT_CONTROLLER_CA"),
+        help="whose certificates prove the controller (PILOTLIGHT_CONTROLLER_CA; the machine's)")  # fmt: skip
     add("--engine-command", help=argparse.SUPPRESS)
     return parser
 
@@ -175,6 +184,12 @@ def _listen(text: str | None, words: Words) -> Listen:
     if not colon or not address or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"--listen {text!r} is no ADDRESS:PORT: write 0.0.0.0:{PORT} or [::]:{PORT}")
     return Listen(address.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _controller(given: argparse.Namespace) -> Controller | None:
+    if given.controller is None:
+        return None
+    return Controller(given.controller, given.controller_token, given.controller_ca)
 
 
 def _platform(choice: str) -> Literal["cpu", "cuda"]:

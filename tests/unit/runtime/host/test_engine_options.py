@@ -6,6 +6,7 @@ from runtime.contract import Golden
 from runtime.engine.launch import Listen
 from runtime.host import engine_options
 from runtime.host.engine_options import ROOT, engine_environment, read_options
+from runtime.host.reporter import TOKEN, Controller
 
 
 @pytest.fixture(autouse=True)
@@ -136,3 +137,12 @@ def test_what_a_pod_gives_its_engine() -> None:
     )
     assert passed == {"AWS_ENDPOINT_URL": "http://s3", "VLLM_USE_V2": "1"}
     assert dropped == ("VLLM_CACHE_ROOT", "VLLM_SERVER_DEV_MODE")
+
+
+def test_the_controller_to_tell_is_named_by_flag_or_variable(tmp_path: Path) -> None:
+    assert read_options(["/m"], {}).controller is None
+    environ = {"PILOTLIGHT_CONTROLLER_URL": "https://controller:8443", "PILOTLIGHT_CONTROLLER_CA": "/ca.crt"}
+    assert read_options(["/m"], environ).controller == Controller("https://controller:8443", TOKEN, Path("/ca.crt"))
+    flags = ["--controller=https://other", f"--controller-token={tmp_path}", "--", "/m"]
+    assert read_options(flags, environ).controller == Controller("https://other", tmp_path, Path("/ca.crt"))
+    assert "PILOTLIGHT_CONTROLLER_URL" not in read_options(["/m"], environ).spec.env
