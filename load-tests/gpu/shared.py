@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -16,29 +16,36 @@ from start.asked import first_token, greedy, wait_for
 from start.ours import Host
 from start.processes import python, running
 
+Platform = Literal["cuda", "cpu"]
 
-class CudaHost(Host):
-    """A host whose engines are on CUDA."""
+
+class PlatformHost(Host):
+    """A host whose engines are on `platform`."""
+
+    platform: Platform = "cuda"
 
     def order(self, service: str, model: Path) -> None:
         """Want one engine of `service`, from now on."""
-        spec = EngineSpec(service=service, served_names=(service,), model=str(model), args=ARGS, platform="cuda")
+        spec = EngineSpec(service=service, served_names=(service,), model=str(model), args=ARGS, platform=self.platform)
         order = ServiceOrder(spec=spec, replicas=1, asked_at=datetime.now(UTC), why="gpu bench")
         self._http.put("/v1/host/lease", content=Lease(seconds=3600).model_dump_json()).raise_for_status()
         self._http.put(f"/v1/services/{service}", content=order.model_dump_json()).raise_for_status()
 
 
-def measure(home: Path, model: Path) -> dict[str, Any]:
-    """Verdicts, kinds, seconds, and whether all three engines answer alike. Raises BenchFailed."""
+def measure(home: Path, model: Path, platform: Platform = "cuda") -> dict[str, Any]:
+    """Verdicts, kinds, seconds, and whether all three engines answer alike. Raises BenchFailed.
+
+    `platform` `cpu` shows that the step itself works (tests/engine/test_gpu_bench.py).
+    """
     store = home / "store"
     store.mkdir(parents=True)
-    with _host(home / "builder", "--publish-to", str(store)) as host:
+    with _host(home / "builder", platform, "--publish-to", str(store)) as host:
         built_s, built = _start(host, "bench/builder", model, host.begun)
         wait_for("the bundle", lambda: host.published("bench/builder"), lambda: True, str(home / "builder.log"))
     public = (home / "builder" / "root" / ".shelf" / "signing-key.pem.pub").read_text()
     trust = home / "trust.yaml"
     trust.write_text(yaml.safe_dump({"keys": [{"name": "builder", "public_key": public}]}))
-    with _host(home / "user", "--store", str(store), "--trust", str(trust)) as host:
+    with _host(home / "user", platform, "--store", str(store), "--trust", str(trust)) as host:
         restored_s, restored = _start(host, "bench/first", model, host.begun)
         fork_s, fork = _start(host, "bench/further", model, time.monotonic())
         return told(
@@ -66,20 +73,21 @@ def told(
     }
 
 
-def _start(host: CudaHost, service: str, model: Path, begun: float) -> tuple[float, tuple[int, ...]]:
+def _start(host: PlatformHost, service: str, model: Path, begun: float) -> tuple[float, tuple[int, ...]]:
     host.order(service, model)
     url = host.url(service)
     return first_token(url, service) - begun, greedy(url, service)
 
 
 @contextmanager
-def _host(home: Path, *options: str) -> Iterator[CudaHost]:
+def _host(home: Path, platform: Platform, *options: str) -> Iterator[PlatformHost]:
     home.mkdir(parents=True)
     socket, log = home / "s", home.with_suffix(".log")
     argv = [python(), "-m", "runtime.host", "--socket", str(socket), "--root", str(home / "root"), *options]
     begun = time.monotonic()
     with running(argv, env=cuda_environment(), log=log, cwd=home) as child:
-        host = CudaHost(socket, log, lambda: child.poll() is None, begun)
+        host = PlatformHost(socket, log, lambda: child.poll() is None, begun)
+        host.platform = platform
         try:
             yield host
         finally:

@@ -65,8 +65,10 @@ def drop_from_page_cache(directory: Path) -> None:
 
 
 def _read(child: "subprocess.Popen[bytes]", log: Path, on_line: Callable[[float, str], None] | None) -> None:
-    with log.open("w", encoding="utf-8") as file:
-        for raw in child.stdout or ():
+    output = child.stdout
+    assert output is not None  # noqa: S101  (it was asked for as a pipe)
+    with output, log.open("w", encoding="utf-8") as file:
+        for raw in output:
             at, text = time.time(), raw.decode(errors="replace").rstrip()
             file.write(f"{at:.3f} {text}\n")
             file.flush()
