@@ -70,6 +70,7 @@ class Stage(StrEnum):
     ORDER = "order"
     MODEL_CHECK = "model_check"
     CACHE_RESTORE = "cache_restore"
+    SNAPSHOT_RESTORE = "snapshot_restore"
     FAILED_LOADER = "failed_loader"
     FORK = "fork"
     INTERPRETER_API = "interpreter_api"
@@ -323,6 +324,7 @@ class StartRecord(_Wire):
     that compiling took. A failed start has no `ready_s` and is no sample of stage times. `ended`: how an engine
     that had become ready ended; None while it serves, and where it was stopped on purpose. `forked`: the engine
     is a fork of a process that had imported vLLM; `spawned_because`: why it is none where one was asked for.
+    `restored`: the image that the engine came from; `not_restored`: why it came from none where images are asked for.
     `shapes`: which sizes its CUDA graphs have, and why. `pod`: set where the replica is a pod.
     """
 
@@ -344,6 +346,8 @@ class StartRecord(_Wire):
     why: str = ""
     forked: bool = False
     spawned_because: str | None = None
+    restored: str | None = None
+    not_restored: str | None = None
     shapes: str = ""
     cache: CacheUse = CacheUse()
     weights: WeightsUse = WeightsUse()

@@ -40,6 +40,7 @@ MEASURED: Mapping[str, str] = {"clients.md": "Clients", "bad-objects.md": "Bad o
 STAGES: Mapping[Stage, str] = {
     Stage.ORDER: "from wanting the start to the host taking the order",
     Stage.MODEL_CHECK: "proving the model directory whole, before any process",
+    Stage.SNAPSHOT_RESTORE: "an engine from an image of one: choosing it, CRIU's restore, its new credential and port",
     Stage.CACHE_RESTORE: "finding compiled code for its fingerprint: fetched, verified, unpacked; beside `model_check`",
     Stage.FAILED_LOADER: "engines whose loader failed, each followed by the next source in a fresh process; rare",
     Stage.FORK: "waiting for vLLM's imports in the fork server, and the fork; a spawn has only the spawn here",

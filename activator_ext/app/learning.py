@@ -12,7 +12,9 @@ from runtime.contract import Failure, FailureCause, HostView, Mark, Stage, Start
 
 NEWEST_STARTS = 10
 """Starts that tell how long the next one may show no sign of life."""
-_BY_THE_HOST = frozenset({Stage.ORDER, Stage.MODEL_CHECK, Stage.CACHE_RESTORE, Stage.FAILED_LOADER, Stage.FORK})
+_BY_THE_HOST = frozenset(
+    {Stage.ORDER, Stage.MODEL_CHECK, Stage.CACHE_RESTORE, Stage.SNAPSHOT_RESTORE, Stage.FAILED_LOADER, Stage.FORK}
+)
 
 
 SAMPLES_KNOWN = 200

@@ -17,10 +17,15 @@ from runtime.engine.dirs import EngineDirs
 from runtime.engine.fork.client import NoForkError
 from runtime.engine.fork.pool import ForkPool
 from runtime.engine.process import EngineProcess, Leader, LineCallback
+from runtime.engine.snapshot.hosted import Snapshots
 from runtime.ready.fault import Fault
 from runtime.ready.gate_control import GateControl
 from runtime.ready.gate_credential import GATE_ENV, HeldCredential
+from runtime.ready.gate_seal_env import SNAPSHOT_ENV
 from runtime.weights.integrity import is_url
+
+BACKLOG = 2048
+"""uvicorn's own, for an engine that is given a socket which listens already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,19 @@ class Listen:
         near = {"0.0.0.0": LOOPBACK, "::": "::1"}.get(self.address, self.address)  # noqa: S104  (compared, not bound)
         return f"http://[{near}]:{self.port}" if ":" in near else f"http://{near}:{self.port}"
 
+    def bound(self) -> socket.socket:
+        """A socket that listens there; port 0 takes one that is free. Raises OSError."""
+        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((self.address, self.port))
+            listener.listen(BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
@@ -54,6 +72,8 @@ class Launcher:
     `shelf`: where compiled code is found and left; None: each replica keeps its own, and nothing is judged.
     `measured`: the file in which `pilotlight weights bench` remembers what it measured on this node.
     `listen`: where the only engine of a host listens; None: each at a free port of loopback.
+    `snapshots`: the images that an engine may come from; None: none ever does. `for_image`: each engine is begun so
+    that an image of it can be made.
     """
 
     command: tuple[str, ...] | None = None
@@ -61,9 +81,17 @@ class Launcher:
     shelf: Shelf | None = None
     measured: Path | None = None
     listen: Listen | None = None
+    snapshots: Snapshots | None = None
+    for_image: bool = False
 
     def kind(self, spec: EngineSpec, dirs: EngineDirs, no_fork: str | None = None) -> StartKind:
-        """From where a start now would begin, as far as its replica's own directory tells."""
+        """From where a start now would begin, as far as its replica's own directory and the images tell."""
+        if self.snapshots is not None and self.snapshots.promising(spec):
+            return StartKind.SNAPSHOT
+        return self.kind_anew(spec, dirs, no_fork)
+
+    def kind_anew(self, spec: EngineSpec, dirs: EngineDirs, no_fork: str | None = None) -> StartKind:
+        """From where it begins without an image, as far as its replica's own directory tells."""
         return self.kind_with(spec, cached=cache_kind(dirs, spec) is StartKind.CACHED_NODE, no_fork=no_fork)
 
     def kind_with(self, spec: EngineSpec, *, cached: bool, no_fork: str | None) -> StartKind:
@@ -126,6 +154,7 @@ class Launcher:
             if not is_url(spec.model):
                 dirs.link_model(Path(spec.model))
             env = environment(spec, dirs, os.environ, os.getpid(), tracing, caches) | {GATE_ENV: credential.path}
+            env |= {SNAPSHOT_ENV: "1"} if self.for_image else {}
             arguments = engine_arguments(spec, listen.port, tracing, listen.address)
             gate = GateControl(listen.near_url, credential.value)
             if (forks := self.forks) is not None and no_fork is None:

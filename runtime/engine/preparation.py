@@ -36,8 +36,10 @@ class Preparation:
     model_stamp: str | None = None
     _ahead: ReadAhead | None = None
 
-    async def run(self, begun: datetime) -> None:
+    async def run(self, begun: datetime, *, compiled: bool = True) -> None:
         """Prove the model and find the compile cache, side by side: neither reads what the other does. Raises Fault.
+
+        `compiled` False: no compile cache is looked for yet, since the engine will probably need none.
 
         A machine on which the weights have no room is a Fault, too: nothing is spent on a start that would fail.
         """
@@ -46,6 +48,9 @@ class Preparation:
         except OSError as error:
             raise Fault(FailureCause.SPAWN_FAILED, f"the engine's directory cannot be made: {error}") from error
         self.model_stamp = await asyncio.to_thread(model_stamp, self.spec.model)
+        if not compiled:
+            await self._prove_model(begun)
+            return
         caching = asyncio.create_task(self.compiled.find(self.spec, self.dirs, begun, self.no_fork))
         try:
             await self._prove_model(begun)

@@ -11,6 +11,7 @@ import sys
 from runtime.engine.leash import leash, leash_to_starter
 from runtime.engine.marker import emit, role_of
 from runtime.engine.obituary import tell_deaths
+from runtime.engine.snapshot.plain_loop import plain_loop
 
 if __name__ == "__main__":
     leash_to_starter()
@@ -20,6 +21,7 @@ elif __name__ == "__mp_main__":
     emit("main", role_of(multiprocessing.current_process().name, __name__))
 if __name__ in {"__main__", "__mp_main__"}:
     tell_deaths()
+    plain_loop()
     # Until the plugin says that the imports are done: they make no garbage, and looking for it is a third of the time.
     gc.disable()
 

@@ -24,7 +24,7 @@ _PROCESS_STAGES: Mapping[Role, tuple[Stage, Stage, Stage | None, Stage]] = {
 }
 
 
-_BEFORE_AN_ENGINE = frozenset({Stage.ORDER, Stage.MODEL_CHECK, Stage.CACHE_RESTORE})
+_BEFORE_AN_ENGINE = frozenset({Stage.ORDER, Stage.MODEL_CHECK, Stage.CACHE_RESTORE, Stage.SNAPSHOT_RESTORE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,15 @@ from runtime.engine.launch import Launcher
 from runtime.engine.lines import excerpt
 from runtime.engine.platforms import Span
 from runtime.engine.preparation import Preparation
+from runtime.engine.process import EngineProcess
 from runtime.engine.recorder import Recorder
 from runtime.engine.running import RunningEngine
+from runtime.engine.snapshot.attempt import Attempt
 from runtime.engine.spans import SpanReceiver
 from runtime.engine.watch import stage_name
 from runtime.engine.weight_sources import WeightSources
 from runtime.ready.fault import Fault
+from runtime.ready.gate_control import GateControl
 from runtime.ready.golden import ask_golden
 
 __all__ = ["EngineDirs", "EngineStart", "RunningEngine", "StartFailed", "utc_now"]
@@ -117,6 +120,7 @@ class EngineStart:
             stuck_after_s=stuck_after_s,
             no_fork=no_fork,
         )
+        self._attempt = Attempt(spec, dirs, self._recorder, self._engines.watch, launcher)
 
     @property
     def record(self) -> StartRecord:
@@ -201,7 +205,14 @@ class EngineStart:
         self._recorder.reach(Mark.T1, taken)
         self._recorder.reach(Mark.T2, taken)  # the image is here: we run in it
         self._recorder.end(Stage.ORDER, taken)
-        await self._preparation.run(taken)
+        promising = await self._attempt.promising()
+        await self._preparation.run(taken, compiled=not promising)
+        if promising:
+            if (back := await self._attempt.run()) is not None:
+                self._preparation.stop_reading()
+                self._engines.process, self._engines.url = back.process, back.gate.url
+                return await self._opened(back.process, back.gate)
+            await self._compiled.find(self._spec, self._dirs, self._clock(), self._preparation.no_fork)
         process, gate = await self._engines.serving()
         watch = self._engines.watch
         proven = self._clock()
@@ -218,6 +229,10 @@ class EngineStart:
         if why := await watch.or_end(process, self._compiled.recycled(before=not self._recycles)):
             self._remember()
             raise StartRecycled(why)
+        return await self._opened(process, gate)
+
+    async def _opened(self, process: EngineProcess, gate: GateControl) -> RunningEngine:
+        watch = self._engines.watch
         await watch.or_end(process, gate.open())
         return RunningEngine(
             process=process,
@@ -249,6 +264,7 @@ class EngineStart:
     async def close(self) -> None:
         """The replica has ended: nothing of the start is at work any more."""
         await self._compiled.close()
+        self._attempt.close()
 
     async def _failed(self, fault: Fault) -> StartFailed:
         failure = fault.at(self._clock())

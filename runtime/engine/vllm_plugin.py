@@ -13,6 +13,8 @@ import sys
 
 from runtime.engine.aot import repair_aot_load
 from runtime.engine.marker import STAGES_ENV, emit, role_of
+from runtime.engine.snapshot.worker import let_workers_seal
+from runtime.ready.gate_seal_env import SNAPSHOT_ENV
 
 
 def register() -> None:
@@ -23,3 +25,5 @@ def register() -> None:
         gc.freeze()
         gc.enable()
         repair_aot_load()
+        if os.environ.get(SNAPSHOT_ENV) == "1":
+            let_workers_seal()

@@ -20,6 +20,9 @@ from runtime.cache.trust import TrustPolicy
 from runtime.contract import Lease, StageEvent
 from runtime.engine.fork.pool import ForkPool
 from runtime.engine.launch import Launcher
+from runtime.engine.snapshot.criu import NoCriuError, find_criu
+from runtime.engine.snapshot.hosted import Snapshots
+from runtime.engine.snapshot.images import IMAGES, Images
 from runtime.engine.spans import SpanReceiver
 from runtime.host.poster import Poster
 from runtime.host.server import AdminApi
@@ -136,10 +139,16 @@ def main() -> None:
     parser.add_argument("--store", metavar="URL", action="append", default=[], help="take bundles from there, too")
     parser.add_argument("--publish-to", metavar="URL", help="put bundles of what was compiled there, too")
     parser.add_argument("--trust", metavar="FILE", type=Path, help="whose bundles are taken; else this host's own only")
+    parser.add_argument("--snapshot", action="store_true", help="take engines from images of them (CRIU, as root)")
     args = parser.parse_args()
     try:
         launcher = _launcher(args)
-    except (BadStoreUrl, BundleFault, OSError) as error:  # what was given is wrong: that is no reason for a traceback
+    except (
+        BadStoreUrl,
+        BundleFault,
+        NoCriuError,
+        OSError,
+    ) as error:  # what was given is wrong: that is no reason for a traceback
         parser.exit(2, f"error: {error}\n")
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(Host(socket=args.socket, root=args.root, lease_s=args.lease_s, launcher=launcher).run())
@@ -147,8 +156,11 @@ def main() -> None:
 
 def _launcher(args: argparse.Namespace) -> Launcher:
     command = tuple(shlex.split(args.engine_command)) if args.engine_command else None
+    snapshots = Snapshots(Images(args.root / IMAGES), find_criu(os.environ), _now) if args.snapshot else None
+    if snapshots is not None:
+        snapshots.sweep()
     if command is not None:  # what stands in for vLLM imports and compiles nothing
-        return Launcher(command)
+        return Launcher(command, snapshots=snapshots)
     shelf = Shelf(
         args.root / ".shelf",
         clock=_now,
@@ -158,7 +170,9 @@ def _launcher(args: argparse.Namespace) -> Launcher:
         policy=TrustPolicy.load(args.trust) if args.trust else None,
     )
     # The root of engines lies in the state directory, in which `pilotlight weights bench` remembers.
-    return Launcher(forks=ForkPool() if args.fork else None, shelf=shelf, measured=args.root.parent / WINNERS)
+    return Launcher(
+        forks=ForkPool() if args.fork else None, shelf=shelf, measured=args.root.parent / WINNERS, snapshots=snapshots
+    )
 
 
 if __name__ == "__main__":

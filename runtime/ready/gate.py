@@ -14,6 +14,7 @@ from runtime.ready.gate_door import (
     CREDENTIAL_HEADER,
     OUR_PATHS,
     READY_PATH,
+    SEAL_PATH,
     STATE_PATH,
     WARM_UP_HEADER,
     Door,
@@ -27,6 +28,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Sealer = Callable[[Scope, Door], Awaitable[None]]
+"""Brings the engine of a connection into a state that an image of it may keep."""
 
 _CREDENTIAL: Final = CREDENTIAL_HEADER.encode()
 _WARM_UP: Final = WARM_UP_HEADER.encode()
@@ -37,10 +40,12 @@ TRY_AGAIN_LATER: Final = 1013
 
 
 class Gate:
-    """ASGI application around `app`. `credential`: see `Door`."""
+    """ASGI application around `app`. `credential`: see `Door`. `sealer`: None where no image is ever made of it."""
 
-    def __init__(self, app: App, *, credential: str | None, clock: Callable[[], datetime]) -> None:
-        self._app, self._clock = app, clock
+    def __init__(
+        self, app: App, *, credential: str | None, clock: Callable[[], datetime], sealer: Sealer | None = None
+    ) -> None:
+        self._app, self._clock, self._sealer = app, clock, sealer
         self.door = Door(credential, clock())
         self._warm_ups: set[asyncio.Event] = set()
 
@@ -66,6 +71,7 @@ class Gate:
 
     async def _serve_client(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.door.in_flight += 1
+        self.door.served = True
         for warm_up in self._warm_ups:
             warm_up.set()
         try:
@@ -93,6 +99,8 @@ class Gate:
             await self._answer_ready(scope["method"], send)
         elif path.startswith(STATE_PATH):
             await self._answer_state(scope["method"], path.removeprefix(STATE_PATH), credential, send)
+        elif path == SEAL_PATH and self._sealer is not None:
+            await self._answer_seal(self._sealer, scope, credential, send)
         else:
             await _answer(send, 404, b"{}")
 
@@ -112,6 +120,18 @@ class Gate:
         else:
             moved = self.door.move(_STATES[wanted], self._clock())
             await _answer(send, 200 if moved else 409, self.door.report)
+
+    async def _answer_seal(self, sealer: Sealer, scope: Scope, credential: bytes | None, send: Send) -> None:
+        if credential is None or not self.door.knows(credential):
+            await _answer(send, 403, b"{}")
+        elif scope["method"] != "POST":
+            await _answer(send, 405, b"{}", (b"allow", b"POST"))
+        elif not self.door.seal(self._clock()):
+            await _answer(send, 409, self.door.report)
+        else:
+            await sealer(scope, self.door)
+            # The connection ends with this answer: an image keeps none.
+            await _answer(send, 200, self.door.report, (b"connection", b"close"))
 
 
 def _ours_of(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bytes | None, bool]:

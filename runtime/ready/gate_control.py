@@ -6,11 +6,13 @@ import httpx
 
 from runtime.contract import FailureCause
 from runtime.ready.fault import Fault
-from runtime.ready.gate_door import CREDENTIAL_HEADER, READY_PATH, STATE_PATH, State
+from runtime.ready.gate_door import CREDENTIAL_HEADER, READY_PATH, SEAL_PATH, STATE_PATH, State
 from runtime.ready.http import client
 
 TIMEOUT_S = 2.0
 """The longest wait for an answer of the gate: it computes nothing, so an engine that takes longer stands still."""
+SEAL_S = 60.0
+"""The longest wait for an engine that drops what it knows of prompts: all its workers do."""
 
 
 class GateControl:
@@ -38,6 +40,18 @@ class GateControl:
         with contextlib.suppress(httpx.RequestError):
             return await self._move(to) == 200
         return False
+
+    async def seal(self) -> None:
+        """Ready the engine for an image of it: it then has no host. Raises Fault (NOT_SERVED)."""
+        try:
+            async with client(self.url, SEAL_S) as http:
+                status = (await http.post(SEAL_PATH, headers=self.headers)).status_code
+        except httpx.RequestError as error:
+            raise _no_gate(f"does not answer ({type(error).__name__})") from error
+        if status == 409:
+            raise Fault(FailureCause.NOT_SERVED, "the engine has served a client: what that asked must be in no image")
+        if status != 200:
+            raise _no_gate(f"answers {status}")
 
     async def in_flight(self) -> int | None:
         """Requests of clients that have passed the gate and are not over; None when it does not say."""

@@ -20,6 +20,8 @@ READY_PATH: Final = "/pilotlight/ready"
 """Open to anyone: 200 while requests are admitted, else 503; the body says why."""
 STATE_PATH: Final = "/pilotlight/state/"
 """`POST` to this path and a state, with the credential, moves the gate there."""
+SEAL_PATH: Final = "/pilotlight/seal"
+"""`POST` with the credential readies an engine for an image of it (`gate_seal.py`), where it was begun for that."""
 OUR_PATHS: Final = "/pilotlight/"
 
 
@@ -81,6 +83,8 @@ _BUSY = Refusal(503, "busy", "clients are being answered: shapes are warmed late
 class Door:
     """The gate's state and its judgement. `in_flight`: requests of clients that have passed and are not yet over.
 
+    `served`: whether a client has ever passed.
+
     `credential` None: there is no host. Nobody would ever open the gate then, and vLLM serves only once its model is
     loaded; so it admits from the start. What is the host's stays shut, to everybody.
     """
@@ -90,6 +94,7 @@ class Door:
         self.state = State.STARTING if credential is not None else State.MINIMUM
         self.since = now
         self.in_flight = 0
+        self.served = False
 
     @property
     def ready(self) -> bool:
@@ -130,6 +135,23 @@ class Door:
         if to is not self.state:
             self.state, self.since = to, now
         return True
+
+    def seal(self, now: datetime) -> bool:
+        """Back to the beginning, and from now on nobody's; False, and no change, once a client has passed.
+
+        What a client has asked must be in no image.
+        """
+        if self.served:
+            return False
+        self._credential = None
+        self.state, self.since = State.STARTING, now
+        return True
+
+    def renew(self, credential: str, now: datetime) -> None:
+        """A sealed door has a new host. Raises ValueError where it has one already."""
+        if self._credential is not None or self.state is not State.STARTING:
+            raise ValueError("the engine has a host")
+        self._credential, self.since = credential.encode(), now
 
     def _admission(self) -> Refusal | None:
         if self.state in _ADMITTING:

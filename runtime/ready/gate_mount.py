@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 
 from runtime.ready.gate import App, Gate
 from runtime.ready.gate_credential import given_credential
+from runtime.ready.gate_seal import Sealer
+from runtime.ready.gate_seal_env import SNAPSHOT_ENV
 
 
 def __getattr__(name: str) -> type[Gate]:
@@ -24,6 +26,11 @@ def _with(credential: str | None) -> type[Gate]:
         """A gate that is made with nothing but its application, as vLLM makes its middleware."""
 
         def __init__(self, app: App) -> None:
-            super().__init__(app, credential=credential, clock=lambda: datetime.now(UTC))
+            sealer = Sealer(_now) if os.environ.get(SNAPSHOT_ENV) == "1" else None
+            super().__init__(app, credential=credential, clock=_now, sealer=sealer)
 
     return MountedGate
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -16,7 +16,7 @@ T = datetime(2026, 1, 1, tzinfo=UTC)
 # outside its span (52–85 ms on 2 cores), and a new process is forked some ms before the span of its parent says so.
 TOLERANCE_S = 0.1
 # The recordings are of spawned engines with a cache of their own.
-NOT_THERE = {Stage.GRAPH_CAPTURE, Stage.FORK, Stage.CACHE_RESTORE, Stage.FAILED_LOADER}
+NOT_THERE = {Stage.GRAPH_CAPTURE, Stage.FORK, Stage.CACHE_RESTORE, Stage.SNAPSHOT_RESTORE, Stage.FAILED_LOADER}
 EVERY_STAGE_ON_CPU = [stage for stage in Stage if stage not in NOT_THERE]
 
 
