@@ -25,6 +25,7 @@ from activator_ext.adapters.kubernetes.resource import Json
 from activator_ext.adapters.kubernetes.served import Served
 from activator_ext.adapters.kubernetes.status import hold_status, patch, policy_status
 from activator_ext.adapters.kubernetes.status_writer import write_status
+from activator_ext.adapters.kubernetes.statuses import StatusWrite
 from activator_ext.adapters.local.policy import API_VERSION
 from scripts.crd_rules import TOLD_IN_STATUS
 from scripts.crds import definitions
@@ -266,7 +267,8 @@ async def _condition(client: Client, namespace: str, case: Case, created: Json) 
         status = patch({}, policy_status(assign(objects, served).verdicts[identity], {}, {}, now))
     else:
         status = patch({}, hold_status(holds(objects, served, now).verdicts[identity], None, {}, now))
-    written = await write_status(client, resource, identity, status or {}, created["metadata"]["resourceVersion"])
+    write = StatusWrite(resource, identity, status or {}, created["metadata"]["resourceVersion"])
+    written = await write_status(client, write)
     assert written is not None
     accepted = written["status"]["conditions"][0]
     return f"Accepted={accepted['status']} ({accepted['reason']}): {_named(accepted['message'], namespace)}"

@@ -1,9 +1,9 @@
 """Our CRDs on a real API server: what it takes is what `pilotlight check` takes; defaults, columns, status, words."""
 
-import asyncio
 import random
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from activator_ext.adapters.kubernetes.report import Report
 from activator_ext.adapters.kubernetes.served import Served
 from activator_ext.adapters.kubernetes.status import patch, policy_status
 from activator_ext.adapters.kubernetes.status_writer import write_status
+from activator_ext.adapters.kubernetes.statuses import StatusWrite
 from activator_ext.adapters.local.documents import Document
 from activator_ext.adapters.local.example import EXAMPLE_POLICY
 from activator_ext.adapters.local.findings import Findings
@@ -29,26 +30,13 @@ from activator_ext.core.leadtime import LeadTime
 from activator_ext.core.model import DemandKind, Floor, Reason, ReasonCode, StartKind, Warmth
 from tests.cluster.bad_objects import RESOURCES, ready_api
 from tests.cluster.control_plane import ControlPlane, inference_service
+from tests.cluster.installed import client, installed
 
+__all__ = ["client", "installed"]  # fixtures
 ROOT = Path(__file__).resolve().parents[2]
 ANY = "default"
 """Namespace of what is asked about and not stored."""
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def installed(plane: ControlPlane) -> None:
-    async def install() -> None:
-        async with await Client.connect(plane.kubeconfig) as connected:
-            await ready_api(connected)
-
-    asyncio.run(install())
-
-
-@pytest.fixture
-async def client(plane: ControlPlane, installed: None) -> AsyncIterator[Client]:
-    async with await Client.connect(plane.kubeconfig) as connected:
-        yield connected
 
 
 def document(item: Mapping[str, Any]) -> Document:
@@ -284,14 +272,15 @@ async def test_status_and_columns(plane: ControlPlane, client: Client, namespace
     wanted = policy_status(assigned.verdicts[identity], {served.id: report}, {}, NOON)
     change = patch({}, wanted)
     assert change is not None
-    written = await write_status(client, POLICIES, identity, change, stored["metadata"]["resourceVersion"])
+    write = StatusWrite(POLICIES, identity, change, stored["metadata"]["resourceVersion"])
+    written = await write_status(client, write)
 
     assert written is not None
     assert written["status"] == change
     assert written["metadata"]["generation"] == stored["metadata"]["generation"]
     assert patch(written["status"], wanted) is None
     # What was decided on is old by now.
-    assert await write_status(client, POLICIES, identity, {"floor": 9}, stored["metadata"]["resourceVersion"]) is None
+    assert await write_status(client, replace(write, patch={"floor": 9})) is None
     # The spec's door does not reach the status.
     edited = {**written, "status": {"floor": 9}}
     assert (await client.send("PUT", POLICIES.path(namespace, "chat"), edited))["status"] == change

@@ -1,24 +1,20 @@
 """Writes the status of our objects, each write bound to the object that it was decided on."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from activator_ext.adapters.kubernetes.client import MERGE_PATCH, Client
 from activator_ext.adapters.kubernetes.faults import Refused
 from activator_ext.adapters.kubernetes.ours import HOLDS
 from activator_ext.adapters.kubernetes.policies import ObjectId
-from activator_ext.adapters.kubernetes.resource import Json, Resource
+from activator_ext.adapters.kubernetes.resource import Json
+from activator_ext.adapters.kubernetes.statuses import StatusWrite
 
 
-async def write_status(
-    client: Client, resource: Resource, item: ObjectId, patch: Mapping[str, Any], resource_version: str
-) -> Json | None:
+async def write_status(client: Client, write: StatusWrite) -> Json | None:
     """The object with its new status; None where it changed meanwhile or is gone: the next decision sees it anew.
 
-    `patch`: of `status`, as `status.patch` gives it. Raises Refused and Unreachable for anything else.
+    Raises Refused and Unreachable for anything else.
     """
-    path = resource.path(item.namespace, item.name, "status")
-    body = {"metadata": {"resourceVersion": resource_version}, "status": dict(patch)}
+    path = write.resource.path(write.id.namespace, write.id.name, "status")
+    body = {"metadata": {"resourceVersion": write.resource_version}, "status": dict(write.patch)}
     try:
         return await client.send("PATCH", path, body, content_type=MERGE_PATCH)
     except Refused as refused:

@@ -9,8 +9,10 @@ from activator_ext.adapters.kubernetes.faults import Refused
 from activator_ext.adapters.kubernetes.ours import POLICIES
 from activator_ext.adapters.kubernetes.policies import ObjectId
 from activator_ext.adapters.kubernetes.status_writer import delete_hold, write_status
+from activator_ext.adapters.kubernetes.statuses import StatusWrite
 
 ITEM = ObjectId("team-a", "chat", "u-1")
+WRITE = StatusWrite(POLICIES, ITEM, {"floor": 1}, "77")
 
 
 class Api:
@@ -32,7 +34,7 @@ class Api:
 
 async def test_a_status_is_bound_to_what_it_was_decided_on() -> None:
     api = Api()
-    await write_status(api.client, POLICIES, ITEM, {"floor": 1}, "77")
+    await write_status(api.client, WRITE)
 
     assert api.seen == [
         (
@@ -62,7 +64,7 @@ async def test_only_the_hold_that_was_meant_is_deleted() -> None:
 async def test_what_changed_or_went_meanwhile_is_left_to_the_next_decision(status: int) -> None:
     api = Api(status)
 
-    assert await write_status(api.client, POLICIES, ITEM, {"floor": 1}, "77") is None
+    assert await write_status(api.client, WRITE) is None
     await delete_hold(api.client, ITEM)
 
 
@@ -71,6 +73,6 @@ async def test_any_other_refusal_is_told(status: int) -> None:
     api = Api(status)
 
     with pytest.raises(Refused):
-        await write_status(api.client, POLICIES, ITEM, {"floor": 1}, "77")
+        await write_status(api.client, WRITE)
     with pytest.raises(Refused):
         await delete_hold(api.client, ITEM)
