@@ -11,6 +11,9 @@ REAL = "tests/engine/test_cache_faults.py::"
 BUNDLES = CACHE + "test_shelf_bundles.py::"
 STORES = CACHE + "test_shelf_stores.py::"
 ENDS = CACHE + "test_shelf_ends.py::"
+FOLLOWING = CACHE + "test_shelf_following.py::"
+RECYCLE = "tests/unit/runtime/host/test_recycle.py::"
+FOLLOWED = "tests/engine/test_following.py::"
 
 WEIGHTS = "tests/unit/runtime/engine/test_weight_sources.py::"
 REAL_WEIGHTS = "tests/engine/test_weight_sources.py::"
@@ -327,9 +330,60 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
                 (*_KILLED, STORES + "test_a_host_that_is_killed_leaves_nothing_that_counts"),
             ),
             Row(
-                "dead while it holds the lock",
-                "no start waits for it; after a minute the next one publishes",
+                "several hosts, or replicas of one, that begin at once and find nothing",
+                "one compiles, the others wait for its bundle as long as that can save anything, with its name in "
+                "record and event; where a request waits, or comes meanwhile, and compiling is done sooner, they "
+                "compile",
+                (
+                    FOLLOWING + "test_of_two_hosts_that_start_at_once_one_compiles",
+                    FOLLOWING + "test_of_two_replicas_that_start_at_once_one_compiles",
+                    FOLLOWING + "test_whom_a_request_waits_for_does_not_wait",
+                    FOLLOWING + "test_a_request_that_comes_ends_the_wait",
+                    FOLLOWED + "test_of_two_hosts_that_start_at_once_one_compiles",
+                ),
+            ),
+            Row(
+                "killed while others wait for its bundle: compiling, before, while and after it publishes",
+                "one of them takes the turn over within 35 s of the last heartbeat, or takes the bundle if it is there",
+                (
+                    FOLLOWING + "test_a_host_killed_while_another_waits_for_it",
+                    FOLLOWED + "test_a_host_killed_while_another_waits_for_it",
+                ),
+            ),
+            Row(
+                "fails or is cancelled while others wait for its bundle",
+                "it gives the turn up at once, and one of them takes it",
+                (FOLLOWING + "test_a_start_that_comes_to_nothing_gives_its_turn_up_at_once",),
+            ),
+            Row(
+                "publishes what a waiting host does not take",
+                "that host compiles, and keeps what it made in its own store",
+                (FOLLOWING + "test_a_bundle_that_comes_and_is_refused",),
+            ),
+            Row(
+                "the store, or its lock, fails when the turn is asked for",
+                "the start compiles at once, without a turn, and says so; a store that was silent before is not asked",
+                (
+                    FOLLOWING + "test_a_store_that_fails_delays_nothing",
+                    FOLLOWING + "test_a_store_that_did_not_answer_is_not_asked_for_its_lock",
+                    FOLLOWING + "test_a_lock_that_cannot_be_given_back_keeps_nothing_from_ending",
+                ),
+            ),
+            Row(
+                "dead while it holds the lock, and a request waits",
+                "the start does not wait for it; once the lock has expired the next one publishes",
                 (STORES + "test_a_publisher_that_died_is_waited_for_by_nobody",),
+            ),
+            Row(
+                "compiled with less memory for its KV cache than a start with the bundle has",
+                "published, ended before it serves, and begun anew with what it compiled (`recycled`); never twice in "
+                "a row, never while a request waits",
+                (
+                    RECYCLE + "test_it_is_begun_anew_with_what_it_compiled",
+                    RECYCLE + "test_never_twice_in_a_row",
+                    RECYCLE + "test_never_while_a_request_waits",
+                    FOLLOWED + "test_an_engine_that_compiled_is_begun_anew_once",
+                ),
             ),
             Row(
                 "nothing was compiled (eager)",

@@ -1,5 +1,6 @@
-"""Real vLLM on two hosts with one store: one compiles, the other waits for it; and what follows where that one dies."""
+"""Real vLLM: of two hosts with one store one compiles, the other waits for it, also where that one dies; recycling."""
 
+import re
 import subprocess
 import sys
 import time
@@ -10,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from runtime.contract import StartRecord, Verdict
+from runtime.engine import compiled
+from runtime.engine.fork.pool import ForkPool
 from tests.engine.conftest import model
+from tests.engine.following_host import ARGS
+from tests.unit.runtime.host.test_recycle import CHAT, Host
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +50,34 @@ def test_of_two_hosts_that_start_at_once_one_compiles(tmp_path: Path) -> None:
     made, used = records
     assert used.cache.note.startswith("found after ")
     assert (used.cache.digest, used.golden_tokens) == (made.cache.published, made.golden_tokens)
+
+
+@pytest.mark.prove
+async def test_an_engine_that_compiled_is_begun_anew_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU's KV cache has a given size; here it counts as measured. What it learns then leaves the next one alone."""
+    monkeypatch.setattr(compiled, "given", lambda *_: False)
+    forks = ForkPool()
+    host = Host(tmp_path / "h", model(tmp_path / "m", 7), forks)
+    try:
+        host.order(1, args=ARGS)
+        first, second = await host.warm(1)
+        print(f"recycled after {first.stages[-1].stage}: {first.cache.note}; ready {second.ready_s} s later")
+        assert (first.outcome, first.cache.verdict) == ("recycled", Verdict.ABSENT)
+        assert first.cache.published is not None
+        assert (second.outcome, second.cache.verdict) == ("ready", Verdict.USED)
+        assert second.golden_tokens == first.golden_tokens
+    finally:
+        await host.close()
+        await forks.close()
+    tokens = [int(found.replace(",", "")) for found in re.findall(r"KV cache size: ([\d,]+) tokens", log_of(host))]
+    engine, known = next(iter(host.shelf._experience._read()[CHAT].kv_tokens.items()))
+    assert engine
+    assert known == tokens[-1], "learned of the start that found its code, by vLLM's own line"
+
+
+def log_of(host: Host) -> str:
+    (log,) = host.root.glob("engines/**/engine.log")
+    return log.read_text()
 
 
 @pytest.mark.prove

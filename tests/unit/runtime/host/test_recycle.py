@@ -11,6 +11,7 @@ import pytest
 from runtime.cache.shelf import Shelf
 from runtime.contract import EngineSpec, ServiceOrder, StartRecord, Verdict, Warmth
 from runtime.engine import compiled
+from runtime.engine.fork.pool import ForkPool
 from runtime.engine.launch import Launcher
 from runtime.engine.start import utc_now
 from runtime.host.supervisor import Supervisor
@@ -22,9 +23,9 @@ CHAT = "test/chat"
 class Host:
     """A supervisor with a shelf, in this process."""
 
-    def __init__(self, root: Path, **ways: Any) -> None:
-        self.root = root
-        self.model = make_model(root / "model", compiles=True, **ways)
+    def __init__(self, root: Path, model: Path, forks: ForkPool | None = None) -> None:
+        """`forks`: of real vLLM; None: the fake engine."""
+        self.root, self.model = root, model
         self.shelf = Shelf(root / ".shelf", clock=utc_now, version="0.1.0")
         self._changed = asyncio.Event()
         self.supervisor = Supervisor(
@@ -35,7 +36,7 @@ class Host:
             clock=utc_now,
             on_change=self._changed.set,
             on_stage=lambda _: None,
-            launcher=Launcher(fake_command(), shelf=self.shelf),
+            launcher=Launcher(None if forks else fake_command(), forks=forks, shelf=self.shelf),
         )
 
     def order(self, replicas: int, *, requests_wait: bool | None = False, args: tuple[str, ...] = ()) -> None:
@@ -48,7 +49,7 @@ class Host:
         return self.supervisor.view().starts
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(400):
             while not reached():
                 self._changed.clear()
                 await self._changed.wait()
@@ -79,7 +80,8 @@ async def make(tmp_path: Path) -> AsyncIterator[Callable[..., Host]]:
     hosts: list[Host] = []
 
     def made(**ways: Any) -> Host:
-        hosts.append(Host(tmp_path / str(len(hosts)), **ways))
+        root = tmp_path / str(len(hosts))
+        hosts.append(Host(root, make_model(root / "model", compiles=True, **ways)))
         return hosts[-1]
 
     yield made
