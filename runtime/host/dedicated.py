@@ -81,6 +81,7 @@ class Dedicated:
         self._signals = 0
         self._told: tuple[object, ...] = ()
         self._ready: set[str] = set()
+        self._waits = ""
 
     async def run(self) -> int:
         """Until it is stopped (0) or no restart is likely to help (1)."""
@@ -196,6 +197,9 @@ class Dedicated:
         if self._reporter is not None:
             self._reporter.changed(record, stage)
         if record.outcome is None:
+            if record.cache.note.startswith("waiting: ") and record.cache.note != self._waits:
+                self._waits = record.cache.note
+                _say(f"the start is {self._waits}")
             return
         news = (record.id, record.outcome, record.cache.published, record.warmed_at, record.ended)
         if news != self._told:

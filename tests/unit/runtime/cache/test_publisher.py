@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runtime.cache.locks import from_json, to_json
 from runtime.cache.publisher import (
     Decision,
     Follow,
@@ -188,3 +189,19 @@ def test_what_is_no_record_is_refused(bad: dict[str, object]) -> None:
 def test_terms_that_make_no_sense_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be > 0"):
         Terms(**bad)
+
+
+def test_since_when_a_turn_is_held() -> None:
+    """Told to who waits, and kept through every heartbeat; records of older hosts do not say."""
+    taken = decide(at(0), released(THEIRS, at(0)), "me", at(0), TERMS)
+    assert isinstance(taken, TakeOver)
+    assert taken.record.begun_at == at(0)
+    renewed = decide(at(20), taken.record, "me", at(20), TERMS)
+    assert isinstance(renewed, Hold)
+    assert (renewed.record.begun_at, renewed.record.renewed_at) == (at(0), at(20))
+    for record in (renewed.record, THEIRS):
+        read = from_json(to_json(record))
+        assert read == record
+        assert read.begun_at == record.begun_at
+    with pytest.raises(ValueError, match="begin of a turn"):
+        replace(MINE, begun_at=datetime(2026, 3, 2, 12))  # noqa: DTZ001  (what is refused)

@@ -1,11 +1,16 @@
 """An engine that compiled with less memory for its KV cache is begun anew by its host; the fake engine serves."""
 
 import asyncio
+import contextlib
+import json
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from runtime.cache.shelf import Shelf
@@ -14,8 +19,11 @@ from runtime.engine import compiled
 from runtime.engine.fork.pool import ForkPool
 from runtime.engine.launch import Launcher
 from runtime.engine.start import utc_now
+from runtime.host.dedicated import Dedicated
+from runtime.host.engine_options import read_options
 from runtime.host.supervisor import Supervisor
 from tests.fakes.model import fake_command, make_model
+from tests.serving import free_port
 
 CHAT = "test/chat"
 
@@ -161,3 +169,35 @@ def _forget_what_was_compiled(host: Host) -> None:
         proof.unlink()
     for pointer in host.root.glob(".shelf/store/bundles/*/*.json"):
         pointer.unlink()
+
+
+async def test_a_pods_engine_is_begun_anew(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nobody tells a pod whether requests wait; it is not ready yet, so none is sent to it."""
+    model = make_model(tmp_path / "model", compiles=True, kv_tokens=[700_000, 800_000])
+    port = free_port()
+    options = read_options(
+        [
+            *("--listen", f"127.0.0.1:{port}", "--root", str(tmp_path / "engine"), "--let-go-s", "0"),
+            *("--", "--model", str(model), "--served-model-name", "chat"),
+        ],
+        {},
+    )
+    shelf = Shelf(tmp_path / ".shelf", clock=utc_now, version="0.1.0")
+    pod = Dedicated(options, Launcher(fake_command(), shelf=shelf, listen=options.listen), utc_now())
+    run = asyncio.create_task(pod.run())
+    async with asyncio.timeout(60), httpx.AsyncClient() as http:
+        while not run.done():
+            with contextlib.suppress(httpx.TransportError):
+                if (await http.get(f"http://127.0.0.1:{port}/pilotlight/ready")).status_code == 200:
+                    break
+            await asyncio.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await run == 0
+    told = capfd.readouterr()
+    starts = [json.loads(line)["start"] for line in told.out.splitlines() if line.startswith('{"start":')]
+    assert {start["outcome"] for start in starts} == {"recycled", "ready"}
+    assert starts[0]["outcome"] == "recycled"
+    assert starts[0]["cache"]["published"]
+    assert starts[-1]["outcome"] == "ready"
+    assert starts[-1]["cache"]["verdict"] == "used"
+    assert "the engine is begun anew: to be recycled: it compiled" in told.err
