@@ -22,7 +22,7 @@ from runtime.cache.stores.patience import Patience
 from tests.unit.runtime.cache.stores.samples import KEY
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
-MINE = LockRecord("me", 1, NOON, 60)
+MINE = LockRecord("me", 1, NOON, 60, NOON)
 THEIRS = replace(MINE, holder="them", token=2)
 
 
@@ -61,7 +61,8 @@ class ApiServer:
 
     def _keep(self, body: Any) -> Any:
         spec = body["spec"]
-        if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", spec["renewTime"]):
+        instants = [spec[name] for name in ("renewTime", "acquireTime") if name in spec]
+        if not all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", instant) for instant in instants):
             raise Refused(422)
         self._version += 1
         lease = SimpleNamespace(
@@ -70,7 +71,7 @@ class ApiServer:
                 holder_identity=spec["holderIdentity"],
                 lease_duration_seconds=spec["leaseDurationSeconds"],
                 renew_time=datetime.fromisoformat(spec["renewTime"]),
-                acquire_time=None,
+                acquire_time=datetime.fromisoformat(spec["acquireTime"]) if "acquireTime" in spec else None,
                 lease_transitions=spec["leaseTransitions"],
             ),
         )
@@ -107,7 +108,7 @@ async def test_it_is_written_once_then_only_over_what_was_read(make: Callable[[]
     assert not await second.write(THEIRS, both[1])
     now = await second.read()
     assert now is not None
-    assert now.record == renewed
+    assert (now.record, now.record.begun_at) == (renewed, NOON)
     assert await second.write(released(renewed, NOON), now)
     last = await first.read()
     assert last is not None
