@@ -12,6 +12,7 @@ from activator_ext.adapters.local.manifests import load
 from runtime.engine.argv import allowed_env
 from runtime.host.dedicated import BEAT_S
 from runtime.host.engine_options import DRAIN_S, LET_GO_S, PORT, ROOT, read_options
+from runtime.host.reporter import AUDIENCE, TOKEN
 from runtime.ready.gate_door import READY_PATH
 
 HOME = Path(__file__).resolve().parents[3] / "serving-runtimes"
@@ -66,7 +67,18 @@ def test_what_knative_refuses_is_not_in_the_runtime() -> None:
     assert len(CONTAINER["ports"]) == 1
     mounts = {mount["mountPath"] for mount in CONTAINER["volumeMounts"]}
     assert not mounts & {"/", "/dev", "/tmp", "/var", "/var/log"}
-    assert all("emptyDir" in volume and "sizeLimit" in volume["emptyDir"] for volume in RUNTIME["spec"]["volumes"])
+    scratch = [volume for volume in RUNTIME["spec"]["volumes"] if volume["name"] != "pilotlight-token"]
+    assert all("emptyDir" in volume and "sizeLimit" in volume["emptyDir"] for volume in scratch)
+
+
+def test_the_token_is_for_the_controller_alone_and_where_it_is_looked_for() -> None:
+    (volume,) = [each for each in RUNTIME["spec"]["volumes"] if each["name"] == "pilotlight-token"]
+    (source,) = volume["projected"]["sources"]
+    token = source["serviceAccountToken"]
+    assert token["audience"] == AUDIENCE
+    (mount,) = [each for each in CONTAINER["volumeMounts"] if each["name"] == "pilotlight-token"]
+    assert Path(mount["mountPath"]) / token["path"] == TOKEN
+    assert mount["readOnly"] is True
 
 
 def test_what_the_runtime_says_is_what_the_engine_does() -> None:
