@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from runtime.contract import EngineSpec
+from runtime.engine.snapshot import cuda
 from runtime.engine.snapshot.create import EXPIRES_S, NotMadeError, Order, create
 from runtime.engine.snapshot.criu import NoCriuError, find_criu
 from runtime.engine.snapshot.hosted import Snapshots
@@ -97,6 +98,33 @@ def remove_command(name: Name, images: Root) -> None:
         held.remove(held.place(name))
     except (BadImageError, ImageInUseError, OSError) as error:
         _fail(str(error))
+
+
+@app.command("cuda", context_settings={"ignore_unknown_options": True})
+def cuda_command(
+    action: Annotated[str, typer.Argument(metavar="create|inspect|restore")],
+    directory: Annotated[Path, typer.Argument(help="Where the snapshot lies: yours alone.")],
+    args: Annotated[list[str] | None, typer.Argument(metavar="[VLLM ARGUMENTS]…", help="Of create.")] = None,
+    model: Annotated[str, typer.Option("--model", help="Of create: a remote model.")] = "",
+    revision: Annotated[str, typer.Option("--revision", help="Of create: 40 hex digits.")] = "",
+    port: Annotated[int, typer.Option("--port", help="Of restore, at loopback.")] = 8000,
+) -> None:
+    """Drive vLLM's own snapshots of an engine on one GPU (untested: no GPU was there)."""
+    try:
+        match action:
+            case "create":
+                argv = cuda.create_argv(model, revision, directory, tuple(args or ()))
+            case "inspect":
+                argv = cuda.inspect_argv(directory)
+            case "restore":
+                argv = cuda.restore_argv(directory, port)
+            case _:
+                raise ValueError(f"{action!r} is none of create, inspect, restore")
+    except ValueError as error:
+        _fail(str(error))
+    if action != "inspect" and (why := cuda.missing(os.environ)):
+        _fail(why)
+    os.execv(argv[0], argv)  # noqa: S606  (no shell is wanted)
 
 
 def _fail(message: str) -> NoReturn:
