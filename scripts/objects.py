@@ -40,7 +40,7 @@ A service that no policy and no hold names is left alone.
 ```yaml
 {hold}```
 
-An expired hold stays for a day.
+An expired hold stays for a day. A ResourceQuota on `count/prewarmholds.pilotlight.dev` bounds how many a namespace has.
 
 ## Columns
 

@@ -14,7 +14,7 @@ import yaml
 
 from activator_ext.adapters.kubernetes.client import Client
 from activator_ext.adapters.kubernetes.faults import Refused
-from activator_ext.adapters.kubernetes.ours import POLICIES
+from activator_ext.adapters.kubernetes.ours import HOLDS, POLICIES
 from activator_ext.adapters.kubernetes.policies import ObjectId, assign
 from activator_ext.adapters.kubernetes.report import Report
 from activator_ext.adapters.kubernetes.served import Served
@@ -295,6 +295,28 @@ async def test_status_and_columns(plane: ControlPlane, client: Client, namespace
     assert f"it counts for {namespace}/chat." in wide
     assert "chat" in plane.kubectl("-n", namespace, "get", "pilotlight")
     plane.kubectl("-n", namespace, "wait", "--for=condition=Ready", "pwp/chat", "--timeout=5s")
+
+
+async def test_a_quota_bounds_the_holds_of_a_namespace(plane: ControlPlane, client: Client, namespace: str) -> None:
+    counted = "count/prewarmholds.pilotlight.dev"
+    escaped = counted.replace(".", r"\.")
+    quota = {"metadata": {"name": "holds"}, "spec": {"hard": {counted: "1"}}}
+    await client.send("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+    # Until the quota's controller has counted, every create is refused for that.
+    plane.kubectl(
+        "-n",
+        namespace,
+        "wait",
+        f"--for=jsonpath={{.status.used.{escaped}}}=0",
+        "resourcequota/holds",
+    )
+
+    def hold(name: str) -> dict[str, Any]:
+        return {**policy(namespace, name, **{"for": "1h"}), "kind": HOLDS.kind}
+
+    await client.send("POST", HOLDS.path(namespace), hold("one"))
+    with pytest.raises(Refused, match="exceeded quota"):
+        await client.send("POST", HOLDS.path(namespace), hold("two"))
 
 
 async def test_kubectl_explains_each_key(plane: ControlPlane, client: Client) -> None:
