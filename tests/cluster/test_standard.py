@@ -1,123 +1,92 @@
-"""Standard mode on a real KServe and KEDA: our ScaledObject, our scaler, and what stands in the way.
+"""Standard mode on a real KServe and KEDA: our ScaledObject and our scaler carry out floors, and leave nothing."""
 
-KEDA must reach a scaler on this machine's loopback, which the testbed's does; seconds are printed.
-"""
-
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
-from activator_ext.adapters.keda_scaler.floors import Floors, KnownFloor
-from activator_ext.adapters.keda_scaler.server import ScalerServer
-from activator_ext.adapters.kubernetes.client import Client
-from activator_ext.adapters.standard.actuator import Actuator
-from activator_ext.adapters.standard.look import look
-from activator_ext.adapters.standard.manifest import Settings
-from activator_ext.adapters.standard.plan import Plan, Standing, plan
-from activator_ext.core.model import ServiceId
-from tests.cluster.control_plane import ControlPlane, inference_service
-
-EXTERNAL = {"serving.kserve.io/autoscalerClass": "external"}
-PATIENCE_S = 90.0
-
-
-class Rig:
-    """One service in Standard mode, our scaler in this process, and the loop's steps made by hand."""
-
-    def __init__(self, plane: ControlPlane, client: Client, namespace: str) -> None:
-        self.plane = plane
-        self.client = client
-        self.service = ServiceId(namespace, "chat")
-        self.floors = Floors(lambda: datetime.now(UTC))
-        self.actuator = Actuator(client)
-        self.scaler = ""
-
-    def floor(self, replicas: int) -> None:
-        self.floors.tell({self.service: KnownFloor(replicas)}, forever=True)
-
-    async def step(self) -> Plan | None:
-        """look → plan → act; None if there is no such service."""
-        found = await look(self.client, self.service)
-        if found is None:
-            return None
-        service, seen = found
-        settings = Settings(scaler=self.scaler, polling_s=2, cooldown_s=2)
-        decided = plan(service, seen, settings)
-        await self.actuator.carry_out(self.service, decided)
-        return decided
-
-    async def standing(self, wanted: Standing) -> Plan:
-        """Steps until the service stands so."""
-        found: list[Plan] = []
-
-        async def stands() -> bool:
-            decided = await self.step()
-            found[:] = [] if decided is None else [decided]
-            return decided is not None and decided.standing is wanted and decided.apply is None and not decided.remove
-
-        await until(stands, every_s=0.5)
-        return found[0]
-
-    def replicas(self) -> int:
-        return int(self.plane.get("deployment", "chat-predictor", "-n", self.service.namespace)["spec"]["replicas"])
-
-    async def scaled_to(self, wanted: int) -> float:
-        """Seconds until Deployment.spec.replicas is that."""
-
-        async def is_so() -> bool:
-            found = await self.client.get(
-                f"/apis/apps/v1/namespaces/{self.service.namespace}/deployments/chat-predictor"
-            )
-            return bool(found["spec"]["replicas"] == wanted)
-
-        return await until(is_so, every_s=0.01)
-
-
-async def until(test: Callable[[], Any], *, every_s: float = 0.1) -> float:
-    begun = time.monotonic()
-    async with asyncio.timeout(PATIENCE_S):
-        while not await test():  # noqa: ASYNC110 — the API server is asked
-            await asyncio.sleep(every_s)
-    return time.monotonic() - begun
+from activator_ext.adapters.standard.actuator import HeldByOthers
+from activator_ext.adapters.standard.objects import SCALED_OBJECTS
+from activator_ext.adapters.standard.plan import Standing
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.standard_rig import COOLDOWN_S, POLL_S, Rig, until
 
 
 @pytest.fixture
 async def rig(plane: ControlPlane, namespace: str) -> AsyncIterator[Rig]:
-    if not plane.env.get("KEDA_METRICS", "").startswith("http://127.0.0.1"):
-        pytest.skip("KEDA must reach this machine's loopback: set PILOTLIGHT_TESTBED to a testbed's directory")
-    async with await Client.connect(plane.kubeconfig) as client:
-        rig = Rig(plane, client, namespace)
-        async with ScalerServer(rig.floors, "127.0.0.1:0", report=print) as server:
-            rig.scaler = f"127.0.0.1:{server.port}"
-            yield rig
+    async with Rig.on(plane, namespace) as rig, rig.scaler():
+        yield rig
 
 
 async def test_a_floor_is_carried_out_and_nothing_is_left(rig: Rig) -> None:
-    rig.plane.apply(
-        inference_service(rig.service.namespace, "chat", mode="Standard", annotations=EXTERNAL, max_replicas=3)
-    )
-    rig.floor(0)
-    await rig.standing(Standing.SCALED)
-    await rig.scaled_to(0)
+    await rig.at_zero()
 
     rig.floor(1)
-    print(f"\nfloor 0 → 1: Deployment.spec.replicas 1 after {await rig.scaled_to(1):.2f} s")
+    print(f"\nfloor 0 → 1: Deployment.spec.replicas 1 after {await rig.replicas(1):.2f} s")
     assert (await rig.standing(Standing.SCALED)).message == "ScaledObject chat-prewarm scales it to the floor"
 
     rig.floor(0)
-    print(f"floor 1 → 0: replicas 0 after {await rig.scaled_to(0):.1f} s (cooldown 2 s, poll 2 s)")
+    print(f"floor 1 → 0: replicas 0 after {await rig.replicas(0):.1f} s (cooldown {COOLDOWN_S} s, poll {POLL_S} s)")
 
     rig.plane.kubectl("delete", "inferenceservice", "chat", "-n", rig.service.namespace)
     begun = time.monotonic()
 
     async def nothing_is_left() -> bool:
-        kinds = "scaledobjects,hpa,deployments"
-        return not rig.plane.get(kinds, "-n", rig.service.namespace)["items"]
+        return not rig.plane.get("scaledobjects,hpa,deployments", "-n", rig.service.namespace)["items"]
 
     await until(nothing_is_left, every_s=0.3)
     print(f"InferenceService deleted: no ScaledObject, HPA, Deployment after {time.monotonic() - begun:.1f} s")
     assert await rig.step() is None
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(("exact", "raised"), [(True, (2, 3, 12, 11)), (False, (2, 3, 9))])
+async def test_the_hpa_wants_the_floor(rig: Rig, exact: bool, raised: tuple[int, ...]) -> None:
+    rig.settings = type(rig.settings)(rig.settings.scaler, polling_s=2, cooldown_s=2, exact_hpa=exact)
+    await rig.at_zero(most=20)
+
+    for floor in raised:
+        rig.floor(floor)
+        print(f"\nfloor {floor}, tolerance {0 if exact else 0.1}: replicas after {await rig.replicas(floor):.1f} s")
+        await rig.stays(floor, for_s=17)  # one more sync of the HPA
+    rig.floor(1)
+    print(f"floor 1: replicas after {await rig.replicas(1):.1f} s")
+    rig.floor(0)
+    print(f"floor 0: replicas after {await rig.replicas(0):.1f} s")
+
+
+async def test_who_scales_it_too_is_told_and_not_fought(rig: Rig) -> None:
+    await rig.at_zero()
+    namespace = rig.service.namespace
+    rig.plane.kubectl("autoscale", "deployment", "chat-predictor", "--name=mine", "--min=1", "--max=2", "-n", namespace)
+
+    conflict = await rig.standing(Standing.CONFLICT)
+    assert conflict.message == "HorizontalPodAutoscaler mine scales chat-predictor too: delete it"
+
+    async def gone() -> bool:
+        return not rig.plane.get("scaledobjects", "-n", namespace)["items"]
+
+    await until(gone)
+    rig.plane.kubectl("delete", "hpa", "mine", "-n", namespace)
+    await rig.standing(Standing.SCALED)
+    rig.floor(1)
+    await rig.replicas(1)
+
+
+async def test_an_edit_of_ours_is_told_and_not_undone(rig: Rig) -> None:
+    await rig.at_zero()
+    path = SCALED_OBJECTS.path(rig.service.namespace, "chat-prewarm")
+    edit = {"spec": {"cooldownPeriod": 900}}
+    edited = {"fieldManager": "kubectl-edit"}
+    await rig.client.send("PATCH", path, edit, content_type="application/merge-patch+json", params=edited)
+
+    for _ in range(2):
+        with pytest.raises(HeldByOthers, match=r'conflict with "kubectl-edit".*cooldownPeriod'):
+            await rig.step()
+    asked = sum(count for key, count in rig.client.requests.items() if "PATCH" in str(key))
+    with pytest.raises(HeldByOthers):
+        await rig.step()
+    assert sum(count for key, count in rig.client.requests.items() if "PATCH" in str(key)) == asked
+
+    rig.plane.kubectl("delete", "scaledobject", "chat-prewarm", "-n", rig.service.namespace)
+    await rig.standing(Standing.SCALED)
