@@ -53,7 +53,7 @@ def test_commands_exist(path: Path) -> None:
 
     for target in re.findall(r"\bmake ([a-z-]+)", shown + "".join(re.findall(r"`[^`\n]+`", path.read_text()))):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
-    for command in re.findall(r"^ *\$ (?:\S*/)?pilotlight ([a-z]+)\b", shown, re.MULTILINE):
+    for command in re.findall(r"^ *\$ (?:\S*/)?pilotlight ([a-z-]+)\b", shown, re.MULTILINE):
         assert command in commands, f"pilotlight {command}"
 
 
