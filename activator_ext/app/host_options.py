@@ -12,12 +12,14 @@ class HostOptions:
     """`stores`: URLs that compiled code is taken from; `publish_to`: where what is compiled here goes, too.
 
     `trust`: the file that says whose is taken, None: this host's own only. `fork` False: each engine imports anew.
+    `snapshot`: engines come from images of ready ones where there are any (docs/adr/0010-snapshots.md).
     """
 
     stores: tuple[str, ...] = ()
     publish_to: str | None = None
     trust: Path | None = None
     fork: bool = True
+    snapshot: bool = False
 
 
 def host_argv(directory: StateDir, options: HostOptions, engine_command: str | None) -> list[str]:
@@ -32,6 +34,8 @@ def host_argv(directory: StateDir, options: HostOptions, engine_command: str | N
         argv.append(f"--trust={options.trust.absolute()}")
     if not options.fork:
         argv.append("--no-fork")
+    if options.snapshot:
+        argv.append("--snapshot")
     if engine_command is not None:
         argv += ["--engine-command", engine_command]
     return argv

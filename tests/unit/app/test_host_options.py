@@ -45,3 +45,9 @@ def test_a_host_names_what_it_cannot_heed_in_one_line(options: HostOptions, says
     assert says in done.stderr
     assert "secret" not in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_images_are_taken_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    directory = StateDir(tmp_path)
+    assert "--snapshot" not in host_argv(directory, HostOptions(), None)
+    assert "--snapshot" in host_argv(directory, HostOptions(snapshot=True), None)
