@@ -3,7 +3,7 @@
 Each change of an object comes in once, alone; an answer is made anew only for the services that something changed of.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,6 +20,8 @@ KEPT_GONE = timedelta(minutes=10)
 """How long a pod that is gone can still be asked about: late Events and reports are taken in."""
 EARLY = 1000
 """Pods of which something is told before they themselves are seen; the oldest are forgotten first."""
+EARLY_EACH = 50
+"""Words kept of each of them, the newest: most are of pods that are none of ours, and will never be seen."""
 SETTLE = timedelta(seconds=2)
 """From a container's end to the Event that says why the kubelet ended it: until then another cause may be told."""
 SAME = timedelta(hours=1)
@@ -49,7 +51,7 @@ class Stories:
     def __init__(self) -> None:
         self._stories: dict[str, PodStory] = {}
         self._of: dict[ServiceId, dict[str, None]] = {}
-        self._early: OrderedDict[str, list[_Change]] = OrderedDict()
+        self._early: OrderedDict[str, deque[_Change]] = OrderedDict()
         self._nodes: dict[str, Node] = {}
         self._workloads: dict[ServiceId, dict[tuple[str, str], Workload]] = {}
         self._wanted: dict[str, Wanted] = {}
@@ -175,7 +177,10 @@ class Stories:
         for uid, known in list(self._stories.items()):
             if known.gone_at is not None and now - known.gone_at >= KEPT_GONE:
                 del self._stories[uid], self._wanted[uid]
-                del self._of[known.pod.service][uid]
+                of_service = self._of[known.pod.service]
+                del of_service[uid]
+                if not of_service:
+                    del self._of[known.pod.service]
 
     def service_gone(self, service: ServiceId) -> None:
         """The service was deleted."""
@@ -188,7 +193,7 @@ class Stories:
         if known is not None:
             self._stories[uid] = change(known)
             return
-        self._early.setdefault(uid, []).append(change)
+        self._early.setdefault(uid, deque(maxlen=EARLY_EACH)).append(change)
         if len(self._early) > EARLY:
             self._early.popitem(last=False)
 

@@ -70,6 +70,27 @@ def test_early_words_are_bounded() -> None:
     assert len(kept._early) == stories.EARLY - 1
 
 
+def test_a_pod_that_is_none_of_ours_may_speak_for_days() -> None:
+    """Events of every pod of a cluster come by; only those of InferenceServices are ever seen as pods."""
+    kept = Stories()
+    for number in range(10 * stories.EARLY_EACH):
+        kept.event(event("BackOff", f"restarted {number} times", number))
+    assert len(kept._early[UID]) == stories.EARLY_EACH
+    kept.event(event("Scheduled", "", 0.7, exact=True))
+    kept.pod(STARTED)
+    assert kept.of(CHAT, at(90)).starts[0].marks[Mark.T1] == at(0.7)
+
+
+def test_nothing_is_left_of_what_is_forgotten() -> None:
+    kept = Stories()
+    kept.pod(SERVING)
+    kept.pod_gone(UID, at(100))
+    kept.forget(at(100) + stories.KEPT_GONE)
+    assert not kept._of
+    assert not kept._stories
+    assert not kept._wanted
+
+
 def test_a_node_seen_after_its_pod() -> None:
     kept = Stories()
     kept.pod(STARTED)
