@@ -1,7 +1,7 @@
 """PrewarmHold objects of a cluster → the core's holds, and of each object what becomes of it. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -34,12 +34,22 @@ class HoldVerdict:
 
 
 @dataclass(frozen=True)
+class KnownHold:
+    """What was read of a hold at `generation`: its spec, or what is wrong with it."""
+
+    generation: int
+    spec: HoldSpec | None
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
 class Holds:
-    """What the core counts, what to say of each object, and which may be deleted."""
+    """What the core counts, what to say of each object, and which may be deleted. `known`: for next time."""
 
     holds: tuple[Hold, ...]
     verdicts: Mapping[ObjectId, HoldVerdict]
     stale: tuple[ObjectId, ...]
+    known: Mapping[ObjectId, KnownHold] = field(default_factory=dict)
 
     def next_at(self, now: datetime) -> datetime | None:
         """When a state next changes by time alone, or a hold becomes stale; None: never."""
@@ -49,30 +59,48 @@ class Holds:
         return min(ahead, default=None)
 
 
-def holds(objects: Iterable[Mapping[str, Any]], served: Iterable[Served], now: datetime) -> Holds:
-    """Every hold of the cluster at `now`. One under deletion has ended."""
+def holds(
+    objects: Iterable[Mapping[str, Any]],
+    served: Iterable[Served],
+    now: datetime,
+    known: Mapping[ObjectId, KnownHold] | None = None,
+) -> Holds:
+    """Every hold of the cluster at `now`. One under deletion has ended.
+
+    `known`: that of the last answer; what is of the same generation is not read again.
+    """
     here = {each.id: each.kind for each in served}
     found: list[Hold] = []
     verdicts: dict[ObjectId, HoldVerdict] = {}
+    read_now: dict[ObjectId, KnownHold] = {}
     for item in objects:
         if item["metadata"].get("deletionTimestamp"):
             continue
-        verdict, hold = _judged(item, here, now)
-        verdicts[verdict.id] = verdict
+        identity = ObjectId.of(item)
+        read_now[identity] = _known(item, (known or {}).get(identity))
+        verdicts[identity], hold = _judged(item, identity, read_now[identity], here, now)
         if hold is not None:
             found.append(hold)
     stale = [each.id for each in verdicts.values() if each.until is not None and each.until + KEPT <= now]
-    return Holds(tuple(sorted(found, key=lambda hold: hold.id)), verdicts, tuple(sorted(stale)))
+    return Holds(tuple(sorted(found, key=lambda hold: hold.id)), verdicts, tuple(sorted(stale)), read_now)
 
 
-def _judged(item: Mapping[str, Any], here: Mapping[ServiceId, str], now: datetime) -> tuple[HoldVerdict, Hold | None]:
-    identity, document, findings = ObjectId.of(item), read_object(item), Findings()
+def _known(item: Mapping[str, Any], before: KnownHold | None) -> KnownHold:
     generation = int(item["metadata"].get("generation", 0))
-    read_hold = read(PrewarmHold, document, findings)
-    if read_hold is None:
-        refused = HoldVerdict(identity, generation, Outcome.INVALID, "Refused", None, None, findings.sorted())
-        return refused, None
-    spec, created_at = read_hold.spec, _created_at(item, now)
+    if before is not None and before.generation == generation:
+        return before
+    findings = Findings()
+    found = read(PrewarmHold, read_object(item), findings)
+    return KnownHold(generation, None if found is None else found.spec, findings.sorted())
+
+
+def _judged(
+    item: Mapping[str, Any], identity: ObjectId, known: KnownHold, here: Mapping[ServiceId, str], now: datetime
+) -> tuple[HoldVerdict, Hold | None]:
+    spec, generation = known.spec, known.generation
+    if spec is None:
+        return HoldVerdict(identity, generation, Outcome.INVALID, "Refused", None, None, known.findings), None
+    document, findings, created_at = read_object(item), Findings(), _created_at(item, now)
     service = ServiceId(identity.namespace, spec.service_ref.name)
     until = spec.end(created_at)
     if until - (spec.begin or created_at) > LONGEST:

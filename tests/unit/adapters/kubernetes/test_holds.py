@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from activator_ext.adapters.kubernetes import holds as holds_module
 from activator_ext.adapters.kubernetes.holds import KEPT, holds
 from activator_ext.core.model import Hold, ServiceId
 from tests.unit.adapters.kubernetes.objects import hold, served
@@ -64,6 +65,23 @@ def test_states(spec: dict[str, Any], after_s: float, expected: tuple[str, str, 
     (verdict,) = found.verdicts.values()
 
     assert (verdict.state, verdict.outcome.value, bool(found.holds)) == expected
+
+
+def test_what_is_of_the_same_generation_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = [hold(for_="1h"), hold("broken")]
+    first = holds(objects, served("chat"), NINE)
+    monkeypatch.setattr(holds_module, "read", lambda *_: pytest.fail("it is read again"))
+
+    assert holds(objects, served("chat"), NINE, first.known) == first
+    assert holds(objects, served("chat"), NINE + minutes(60), first.known).holds == ()
+
+
+def test_an_edit_is_read() -> None:
+    first = holds([hold(for_="1h")], served("chat"), NINE)
+    longer = hold(for_="2h")
+    longer["metadata"]["generation"] = 2
+
+    assert [each.until for each in holds([longer], served("chat"), NINE, first.known).holds] == [NINE + minutes(120)]
 
 
 def test_a_hold_under_deletion_has_ended() -> None:
