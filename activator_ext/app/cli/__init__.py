@@ -417,3 +417,59 @@ def keda_scaler(
         client_ca=client_ca,
         plain=plain,
     )
+
+
+@app.command(
+    "controller",
+    epilog=_epilog(
+        "pilotlight controller",
+        "pilotlight controller --namespace team-a --kubeconfig ~/.kube/config",
+        "pilotlight controller --keda-listen 0.0.0.0:9090 --scaler-address pilotlight.pilotlight:9090 "
+        "--tls-cert tls.crt --tls-key tls.key --client-ca ca.crt",
+    ),
+)
+@told
+def controller(
+    state: _State,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Instead of KUBECONFIG's or the pod's own login.", parser=_path)
+    ] = None,
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Only this namespace; without it all.")] = "",
+    activator: Annotated[
+        str, typer.Option(metavar="HOST[:PORT]", help="Knative's activator, for nudges.")
+    ] = "activator-service.knative-serving.svc.cluster.local",
+    keda_listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve floors to KEDA there (Standard mode).")
+    ] = None,
+    scaler_address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="The same place as KEDA reaches it: ScaledObjects are made with it."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate that KEDA is shown.", parser=_path)
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.", parser=_path)] = None,
+    client_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Authority of KEDA's client certificate.", parser=_path)
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Without TLS though not on loopback: a mesh sees to who asks.")
+    ] = False,
+) -> None:
+    """Control a cluster: bring InferenceServices up ahead of traffic, as their PrewarmPolicies say.
+
+    In Knative mode a floor is the min-scale of the Revision that has the traffic; in Standard mode it is told to KEDA.
+    The InferenceService itself is never written to. Lead times are kept in the state directory, which may be lost.
+    """
+    from activator_ext.app.cli import cluster
+
+    cluster.controller(
+        state=state,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        activator=activator,
+        keda_listen=keda_listen,
+        scaler_address=scaler_address,
+        tls_files=(tls_cert, tls_key, client_ca),
+        plain=plain,
+    )

@@ -26,7 +26,7 @@ def keda_scaler(
         raise typer.BadParameter("give --floors FILE or --controller URL, one of both")
     if controller is None and (token_file or controller_ca):
         raise typer.BadParameter("--token-file and --controller-ca go with --controller")
-    tls = _tls(tls_cert, tls_key, client_ca)
+    tls = tls_of(tls_cert, tls_key, client_ca)
     if tls is not None and plain:
         raise typer.BadParameter("--plain means without TLS: leave it out, or the files of TLS")
     source = floors if controller is None else ControllerOptions(controller, token_file, controller_ca)
@@ -37,7 +37,8 @@ def keda_scaler(
         raise CliError(str(error)) from error
 
 
-def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> TlsFiles | None:
+def tls_of(certificate: Path | None, key: Path | None, client_ca: Path | None) -> TlsFiles | None:
+    """The three files of TLS, or none of them."""
     if certificate is None and key is None and client_ca is None:
         return None
     if certificate is None or key is None or client_ca is None:

@@ -1,0 +1,217 @@
+"""The loop in a cluster: observe → decide → re-read → act → record. Level-triggered: a missed tick changes nothing.
+
+What remembers is the cluster: floors stand on Revisions under our field manager, policies and holds are objects, their
+status says what was decided. Lead times are kept in a file that may be lost.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+from activator_ext.adapters.history import HistoryError
+from activator_ext.adapters.knative.actuator import KnativeActuator
+from activator_ext.adapters.kubernetes.client import Client
+from activator_ext.adapters.kubernetes.faults import ApiFault
+from activator_ext.adapters.kubernetes.holds import Holds, holds
+from activator_ext.adapters.kubernetes.policies import Assigned, Known, ObjectId, assign
+from activator_ext.adapters.kubernetes.report import Report
+from activator_ext.adapters.kubernetes.status_writer import delete_hold, write_status
+from activator_ext.adapters.kubernetes.statuses import status_writes
+from activator_ext.adapters.starts.records import Wanted as WantedStart
+from activator_ext.adapters.starts.stories import SETTLE, ServiceStarts, settled
+from activator_ext.app.cluster.learned import Learned
+from activator_ext.app.cluster.sight import ServiceSeen, Sight
+from activator_ext.app.cluster.standard import StandardMode, Wanted
+from activator_ext.core.decide import decide
+from activator_ext.core.model import Config, Decision, Observation, QueueView, ServiceId, ServiceObservation, State
+
+SETTLE_S = 0.05
+"""Changes that come within this time are answered by one decision: an edit is a handful of them."""
+RETRY_S = 1.0
+"""After a decision that failed by a fault of ours."""
+UNSETTLED = SETTLE + timedelta(seconds=0.5)
+"""A start that is over is learned from so much later, once what ended it is told."""
+
+
+class ClusterController:
+    """One cluster's. `leading` says whether this one writes; one that does not still sees, decides and learns."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        sight: Sight,
+        knative: KnativeActuator,
+        standard: StandardMode,
+        learned: Learned,
+        clock: Callable[[], datetime],
+        report: Callable[[str], None],
+        leading: Callable[[], bool],
+    ) -> None:
+        self._client, self._sight, self._knative, self._standard = client, sight, knative, standard
+        self._learned, self._clock, self._report, self._leading = learned, clock, report, leading
+        self._wanted = asyncio.Event()
+        self._state = State()
+        self._read: Mapping[ObjectId, Known] = {}
+        self._known: frozenset[ServiceId] = frozenset()
+        self._troubles: set[str] = set()
+        self._told: set[str] = set()
+        self._next: list[datetime] = []
+        self.decision: Decision | None = None
+
+    def wake(self) -> None:
+        """Decide soon."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Decide whenever something changed and when it is due, until cancelled; begins once all was listed."""
+        await self._sight.wait_synced()
+        await self._knative.wait_synced()
+        while True:
+            self._wanted.clear()
+            try:
+                await self.tick()
+            except Exception:  # a fault in deciding must not end what stands
+                self._trouble(f"a decision failed; what stands stays:\n{traceback.format_exc()}")
+                await asyncio.sleep(RETRY_S)
+                continue
+            try:
+                async with asyncio.timeout(self._sleep_s()):
+                    await self._wanted.wait()
+            except TimeoutError:
+                continue
+            await asyncio.sleep(SETTLE_S)
+
+    async def tick(self) -> None:
+        """One round."""
+        self._told, self._troubles, self._next = self._troubles, set(), []
+        for resource, text in sorted(self._sight.troubles.items()):
+            self._trouble(f"{resource}: {text}")
+        now = self._clock()
+        services = {each.served.id: each for each in self._sight.services.objects.values()}
+        served = [each.served for each in services.values()]
+        assigned = assign((each.item for each in self._sight.policies.objects.values()), served, self._read)
+        held = holds((each.item for each in self._sight.holds.objects.values()), served, now)
+        self._read = assigned.known
+        starts = {service: self._sight.stories.of(service, now) for service in assigned.policies}
+        self._learn(starts, now)
+        observation = Observation({each: self._seen(each, starts[each], now) for each in starts}, held.holds)
+        decision = decide(now, observation, self._state, Config(assigned.policies))
+        self._tell(decision)
+        self._state, self.decision = decision.state, decision
+        self._ask(decision, observation, now)
+        await self._act(decision, services, assigned)
+        reports = {
+            service: Report.of(
+                decided,
+                observation.services[service],
+                assigned.policies[service],
+                starts[service].starts,
+                starts[service].last_failure or starts[service].trouble,
+            )
+            for service, decided in decision.services.items()
+        }
+        await self._write(assigned, held, reports, now)
+        self._next += [
+            each for each in (decision.next_at, held.next_at(now), self._standard.next_at) if each is not None
+        ]
+        self._sight.stories.forget(now)
+
+    # Observe.
+
+    def _seen(self, service: ServiceId, starts: ServiceStarts, now: datetime) -> ServiceObservation:
+        """Requests are the cluster's own autoscaler's to answer: here they are known to want nothing of us."""
+        try:
+            samples, kind = self._learned.samples(service), self._learned.next_kind(service)
+        except HistoryError as error:
+            self._trouble(str(error))
+            return ServiceObservation(starts.replicas, QueueView(now))
+        return ServiceObservation(starts.replicas, QueueView(now), kind, samples)
+
+    def _learn(self, starts: Mapping[ServiceId, ServiceStarts], now: datetime) -> None:
+        for gone in self._known - starts.keys():
+            self._learned.forget(gone)
+        self._known = frozenset(starts)
+        for service, each in starts.items():
+            try:
+                for start in self._learned.learn(service, each.starts, now):
+                    why = start.failure.message if start.failure is not None else f"ready after {start.ready_s:.1f} s"
+                    self._report(f"{service}: start {start.id} ({start.kind}): {why}")
+            except HistoryError as error:
+                self._trouble(str(error))
+            if any(start.outcome is not None and not settled(start, now) for start in each.starts):
+                self._next.append(now + UNSETTLED)
+
+    # Act.
+
+    def _ask(self, decision: Decision, observation: Observation, now: datetime) -> None:
+        """From when on a start counts as ours."""
+        for service, decided in decision.services.items():
+            there = len(observation.services[service].replicas)
+            if decided.floor.replicas > there:
+                self._sight.stories.wanted(service, WantedStart(written_at=now, why=decided.floor.reason.text))
+            elif decided.floor.replicas == 0:
+                self._sight.stories.wanted(service, None)
+
+    async def _act(self, decision: Decision, services: Mapping[ServiceId, ServiceSeen], assigned: Assigned) -> None:
+        floors: dict[ServiceId, int] = {}
+        standard: dict[ServiceId, Wanted] = {}
+        for service, decided in decision.services.items():
+            inference = services[service].inference
+            if inference.standard is False:
+                floors[service] = decided.floor.replicas
+            elif inference.standard:
+                standard[service] = Wanted(inference, decided.floor, assigned.policies[service].bounds.max)
+        done = await self._knative.carry_out(floors)
+        for each in done.done:
+            self._report(
+                f"{each.write.target.key}: min-scale {each.write.step.value} {each.write.value or ''}".rstrip()
+            )
+        for key in done.nudged:
+            self._report(f"{key}: nudged through the activator, its min-scale had no effect")
+        for text in (*(finding.text for finding in done.findings), *done.faults):
+            self._trouble(text)
+        if done.next_at is not None:
+            self._next.append(done.next_at)
+        for text in await self._standard.carry_out(standard):
+            self._trouble(text)
+
+    # Record.
+
+    def _tell(self, decision: Decision) -> None:
+        for action in decision.actions:
+            before = self._state.services.get(action.service)
+            if before is not None or action.replicas:
+                was = 0 if before is None else before.floor.replicas
+                self._report(f"{action.service}: floor {was} → {action.replicas}: {action.reason.text}")
+
+    async def _write(self, assigned: Assigned, held: Holds, reports: Mapping[ServiceId, Report], now: datetime) -> None:
+        """The status of each object that it changed of."""
+        if not self._leading():
+            return
+        policies, asked = self._sight.policies.objects.values(), self._sight.holds.objects.values()
+        for write in status_writes(policies, asked, assigned, held, reports, now):
+            try:
+                await write_status(self._client, write)
+            except ApiFault as fault:
+                self._trouble(f"the status of {write.id.namespace}/{write.id.name}: {fault}")
+        for stale in held.stale:
+            try:
+                await delete_hold(self._client, stale)
+            except ApiFault as fault:
+                self._trouble(f"PrewarmHold {stale.namespace}/{stale.name}: {fault}")
+
+    def _trouble(self, text: str) -> None:
+        """Tell what stands in the way, once as long as it does; the loop goes on without."""
+        if text not in self._told | self._troubles:
+            self._report(f"error: {text}")
+        self._troubles.add(text)
+
+    def _sleep_s(self) -> float | None:
+        """How long nothing changes by itself."""
+        if self._troubles and self._leading():
+            self._next.append(self._clock() + timedelta(seconds=10))
+        if not self._next:
+            return None
+        return max((min(self._next) - self._clock()).total_seconds(), 0.0)
