@@ -1,11 +1,16 @@
 """Starts on a live control plane (fake pods do): its own objects, read as they are now, become records and failures."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from activator_ext.adapters.kubernetes.client import Client
+from activator_ext.adapters.kubernetes.resource import DEPLOYMENTS, EVENTS, PODS, Key, Resource
+from activator_ext.adapters.kubernetes.watched import Watched
 from activator_ext.adapters.starts import objects
+from activator_ext.adapters.starts.feed import EVENT_FIELDS, POD_SELECTOR, Feed
 from activator_ext.adapters.starts.records import Wanted
 from activator_ext.adapters.starts.stories import ServiceStarts, Stories
 from activator_ext.core.model import ServiceId, Warmth
@@ -89,6 +94,75 @@ def test_a_start_becomes_a_record(plane: ControlPlane, namespace: str) -> None:
     assert start.pod.revision == "chat-predictor-00001"
     assert [each.warmth for each in seen.replicas] == [Warmth.WARM]
     assert (seen.trouble, seen.last_failure) == (None, None)
+
+
+async def test_a_start_by_watches(plane: ControlPlane, namespace: str) -> None:
+    """As a controller reads it: each kind by a watch of its own, nothing asked twice."""
+    service = ServiceId(namespace, "chat")
+    stories = Stories()
+    feed = Feed(stories, lambda: datetime.now(UTC))
+    news = asyncio.Event()
+
+    def heard(tell: Callable[[Key], None]) -> Callable[[Key], None]:
+        def changed(key: Key) -> None:
+            tell(key)
+            news.set()
+
+        return changed
+
+    async def until(test: Callable[[ServiceStarts], bool]) -> ServiceStarts:
+        async with asyncio.timeout(60):
+            while not test(seen := stories.of(service, datetime.now(UTC))):
+                news.clear()
+                await news.wait()
+        return seen
+
+    async with await Client.connect(plane.kubeconfig) as client, asyncio.TaskGroup() as group:
+        pods = Watched(
+            client,
+            PODS,
+            objects.pod,
+            namespace=namespace,
+            selector=POD_SELECTOR,
+            changed=heard(lambda key: feed.pod(key, pods.objects)),
+        )
+        events = Watched(
+            client,
+            EVENTS,
+            objects.event,
+            namespace=namespace,
+            fields=EVENT_FIELDS,
+            changed=heard(lambda key: feed.event(key, events.objects)),
+        )
+        nodes = Watched(
+            client,
+            Resource("", "v1", "nodes", "Node"),
+            objects.node,
+            changed=heard(lambda key: feed.node(key, nodes.objects)),
+        )
+        deployments = Watched(
+            client,
+            DEPLOYMENTS,
+            lambda item: objects.workload("Deployment", item),
+            namespace=namespace,
+            selector=POD_SELECTOR,
+            changed=heard(lambda key: feed.workload("Deployment", key, deployments.objects)),
+        )
+        watches = [group.create_task(each.run()) for each in (pods, events, nodes, deployments)]
+        await asyncio.gather(*(each.wait_synced() for each in (pods, events, nodes, deployments)))
+        await asyncio.to_thread(plane.apply, chat(namespace))
+        await until(lambda seen: any(each.warmth is Warmth.WARMING for each in seen.replicas))
+        seen = await until(lambda seen: any(each.outcome == "ready" for each in seen.starts))
+        assert [each.warmth for each in seen.replicas] == [Warmth.WARM]
+        assert seen.starts[0].marks[Mark.T1].microsecond, "the scheduler's own Event, not the condition that is cut"
+        await asyncio.to_thread(plane.kubectl, "delete", "-n", namespace, "inferenceservice", "chat")
+        seen = await until(lambda seen: bool(seen.starts[0].pod and seen.starts[0].pod.gone_at))
+        assert (seen.replicas, seen.starts[0].ended, seen.last_failure) == ((), None, None)
+        assert sum(client.requests.values()) < 20, client.requests
+        for each in watches:
+            each.cancel()
+    # The TLS connections of watches that were cancelled are shut in the loop's own time.
+    await asyncio.sleep(0.3)
 
 
 def test_no_gpu_is_named_counts_as_on_its_way_and_outlives_its_pod(plane: ControlPlane, namespace: str) -> None:
