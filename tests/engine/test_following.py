@@ -83,7 +83,7 @@ def log_of(host: Host) -> str:
 @pytest.mark.prove
 @pytest.mark.parametrize("step", ["compiling", "answered", "publishing"])
 def test_a_host_killed_while_another_waits_for_it(tmp_path: Path, step: str) -> None:
-    """The other takes the turn over, at most 35 s after the last heartbeat, or goes without: in 60 s at most."""
+    """The other takes the turn over, at most 35 s after the last heartbeat, or goes without: in its bound of 150 s."""
     model(tmp_path / "m", 7)
     with hosted(tmp_path, "dying", step) as dying:
         locks = tmp_path / "far" / "locks"
@@ -96,4 +96,4 @@ def test_a_host_killed_while_another_waits_for_it(tmp_path: Path, step: str) -> 
     assert (record.outcome, record.cache.verdict) == ("ready", Verdict.ABSENT)
     assert "its turn came after " in record.cache.note or "not waited for: " in record.cache.note
     (waited_s,) = (stage.elapsed_ms / 1000 for stage in record.stages if stage.stage == "cache_restore")
-    assert waited_s < 70
+    assert waited_s < 160
