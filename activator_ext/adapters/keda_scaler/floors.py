@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from weakref import WeakValueDictionary
 
 from activator_ext.core.model import ServiceId
 
@@ -58,15 +59,17 @@ class Floors:
         self._known: Mapping[ServiceId, KnownFloor] = {}
         self._heard_at: datetime | None = None
         self._forever = False
-        self._change = asyncio.Event()
+        # Of the services that a stream waits for: thousands are not woken for one.
+        self._changes: WeakValueDictionary[ServiceId, asyncio.Event] = WeakValueDictionary()
 
     def tell(self, floors: Mapping[ServiceId, KnownFloor], *, forever: bool = False) -> None:
         """Replace all floors by these. `forever`: they hold without being told again (a file that stays)."""
         before, self._known = self._known, dict(floors)
         self._heard_at, self._forever = self._clock(), forever
-        if before != self._known:
-            self._change.set()
-            self._change = asyncio.Event()
+        for service, change in [*self._changes.items()]:
+            if before.get(service) != self._known.get(service):
+                del self._changes[service]
+                change.set()
 
     def of(self, service: ServiceId) -> int | Unknown:
         """The floor of a service now."""
@@ -78,10 +81,9 @@ class Floors:
         """Every service with a known floor, by name."""
         return tuple(sorted(self._known))
 
-    @property
-    def change(self) -> asyncio.Event:
-        """Set at the next telling of another value. Take it *before* reading a floor, so that none is missed."""
-        return self._change
+    def change(self, service: ServiceId) -> asyncio.Event:
+        """Set when this service is next told another value. Take it *before* reading the floor, so none is missed."""
+        return self._changes.setdefault(service, asyncio.Event())
 
     def ends_within_s(self, service: ServiceId, most_s: float) -> float:
         """Seconds until this service's floor ends by itself, at most `most_s`."""

@@ -120,7 +120,7 @@ class ExternalScaler:
         """Whether the floor is above 0: now, and each time that changes. Nothing while it is unknown."""
         sent: bool | None = None
         while not ended.is_set():
-            change = self._floors.change
+            change = self._floors.change(asked.service)
             floor = self._floors.of(asked.service)
             if not isinstance(floor, Unknown) and (floor > 0) != sent:
                 sent = floor > 0

@@ -69,14 +69,14 @@ def test_a_service_that_is_told_no_more_is_unknown() -> None:
 async def test_a_change_is_set_by_another_value_and_not_by_the_same_again() -> None:
     floors = Floors(Clock())
     floors.tell({CHAT: KnownFloor(0)})
-    change = floors.change
+    change = floors.change(CHAT)
 
-    floors.tell({CHAT: KnownFloor(0)})
+    floors.tell({CHAT: KnownFloor(0), ServiceId("team-a", "embed"): KnownFloor(1)})
     assert not change.is_set()
 
     floors.tell({CHAT: KnownFloor(1)})
     assert change.is_set()
-    assert not floors.change.is_set()
+    assert not floors.change(CHAT).is_set()
 
 
 @pytest.mark.parametrize(
