@@ -1,6 +1,6 @@
 # Every task of the project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup compile demo test test-one lint fmt type prove bench-portal bench-start bench-gate reference clean
+.PHONY: help setup compile demo test test-one lint fmt type prove bench-portal bench-start bench-gate bench-levels reference clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -49,6 +49,9 @@ bench-start: setup ## Our starts against stock vLLM's, about 25 minutes (ARGS=--
 
 bench-gate: setup ## What the gate inside the engine costs, about a minute (ARGS=--help)
 	@PYTHONPATH=load-tests $(BIN)/python -m gate $(ARGS)
+
+bench-levels: setup ## What each optimization level costs a start and gives an answer, about 5 minutes (ARGS=--help)
+	@PYTHONPATH=load-tests $(BIN)/python -m levels $(ARGS)
 
 reference: setup ## Write docs/reference from the code
 	@$(BIN)/python -m scripts.reference

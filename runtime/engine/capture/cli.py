@@ -1,7 +1,6 @@
 """The commands `pilotlight shapes …`: capture sizes from what engines computed, for whoever writes arguments by hand.
 
-Until it is wired into `pilotlight`: `python -m runtime.engine.capture.cli`. Exit codes: 0 done, 1 the files tell
-nothing, 2 the command line is wrong.
+Exit codes: 0 done, 1 the files tell nothing, 2 the command line is wrong.
 """
 
 import json
