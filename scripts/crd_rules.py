@@ -12,8 +12,8 @@ a rule reads needs a `maxLength`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from activator_ext.adapters.kubernetes.hold import INSTANT, LONGEST
 from activator_ext.adapters.local.durations import MAX_S
+from activator_ext.adapters.local.hold import INSTANT, LONGEST
 
 LONGEST_DURATION = 80
 """Characters of the longest text that durations.py reads: four numbers of nine digits, a point, nine digits, a unit."""

@@ -22,8 +22,8 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from activator_ext.adapters.kubernetes.hold import PrewarmHold
 from activator_ext.adapters.kubernetes.status_fields import HoldStatus, Part, PolicyStatus
+from activator_ext.adapters.local.hold import PrewarmHold
 from activator_ext.adapters.local.policy import API_VERSION, PrewarmPolicy
 from activator_ext.adapters.local.schema import Strict
 from scripts.crd_rules import RULES, At, Rule, literal

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from activator_ext.adapters.kubernetes.hold import LONGEST, HoldSpec, PrewarmHold, instant, too_long
 from activator_ext.adapters.kubernetes.policies import ObjectId, Outcome, read_object
 from activator_ext.adapters.kubernetes.served import Served
 from activator_ext.adapters.local.documents import Document
 from activator_ext.adapters.local.findings import Finding, Findings
+from activator_ext.adapters.local.hold import LONGEST, HoldSpec, PrewarmHold, instant, too_long
 from activator_ext.adapters.local.policies import no_such_service
 from activator_ext.adapters.local.schema import read
 from activator_ext.core.model import Hold, ServiceId

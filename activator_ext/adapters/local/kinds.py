@@ -12,6 +12,7 @@ VERSIONS = {
     "ServingRuntime": "serving.kserve.io/v1alpha1",
     "ClusterServingRuntime": "serving.kserve.io/v1alpha1",
     "PrewarmPolicy": "pilotlight.dev/v1alpha1",
+    "PrewarmHold": "pilotlight.dev/v1alpha1",
 }
 """The kinds read here, each with the one version that is read."""
 _GROUPS = {version.partition("/")[0] for version in VERSIONS.values()}
@@ -26,10 +27,9 @@ _OTHER_KINDS = frozenset(
         "LocalModelNamespaceCache",
         "LocalModelNode",
         "LocalModelNodeGroup",
-        "PrewarmHold",
     ]
 )
-"""Kinds of KServe and ours that local mode does not serve."""
+"""Kinds of KServe that local mode does not serve."""
 _LISTS = {"List", *(f"{kind}List" for kind in VERSIONS)}
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 from activator_ext.adapters.local.documents import Document, parse
 from activator_ext.adapters.local.files import STDIN, content, yaml_files
 from activator_ext.adapters.local.findings import Finding, Findings, quoted
+from activator_ext.adapters.local.hold import PrewarmHold
 from activator_ext.adapters.local.inference import InferenceService, ServingRuntime
 from activator_ext.adapters.local.kinds import items, key_of, read_here
 from activator_ext.adapters.local.names import unambiguous
@@ -93,6 +94,10 @@ class _Objects:
             policy = read(PrewarmPolicy, document, self.findings)
             if policy is not None:
                 self.policies.append(PolicyObject(policy, document))
+        elif kind == "PrewarmHold":
+            if read(PrewarmHold, document, self.findings) is not None:
+                fix = "It takes effect in a cluster; here write `pilotlight prewarm`."
+                self.findings.warning(*document.where(("kind",)), "local mode ignores 'PrewarmHold'", fix)
         else:
             runtime = read(ServingRuntime, document, self.findings)
             if runtime is not None:

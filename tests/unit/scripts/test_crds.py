@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, BeforeValidator
 
-from activator_ext.adapters.kubernetes.hold import LONGEST, HoldSpec, PrewarmHold
 from activator_ext.adapters.local.documents import Document
 from activator_ext.adapters.local.durations import seconds
 from activator_ext.adapters.local.findings import Findings
+from activator_ext.adapters.local.hold import LONGEST, HoldSpec, PrewarmHold
 from activator_ext.adapters.local.policy import PrewarmPolicy
 from activator_ext.adapters.local.schema import read
 from activator_ext.app.views import HoldRequest

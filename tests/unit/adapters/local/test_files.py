@@ -12,7 +12,6 @@ from tests.unit.adapters.local.build import RUNTIME, Files, policy, service
 OTHERS = {
     "core": ("v1", "ConfigMap"),
     "KServe": ("serving.kserve.io/v1alpha2", "LLMInferenceService"),
-    "ours, later": ("pilotlight.dev/v1alpha1", "PrewarmHold"),
 }
 
 
@@ -23,6 +22,51 @@ def test_another_kind_is_ignored_with_a_warning(files: Files, version: str, kind
     assert said == [f"f.yaml:2: warning: kind: local mode ignores '{kind}'. It takes effect in a cluster."]
     assert loaded.ok
     assert len(loaded.services) == 1
+
+
+HOLD = """\
+apiVersion: pilotlight.dev/v1alpha1
+kind: PrewarmHold
+metadata: {name: demo}
+spec:
+  serviceRef: {name: chat}
+"""
+HOLDS = {
+    "a sound one": (
+        "  for: 1h\n",
+        [
+            "warning: kind: local mode ignores 'PrewarmHold'."
+            " It takes effect in a cluster; here write `pilotlight prewarm`."
+        ],
+    ),
+    "without an end": (
+        "",
+        ["error: spec: set exactly one of until and for. A hold always ends: write until or for."],
+    ),
+    "too long": (
+        "  for: 32d\n",
+        ["error: spec.for: the hold is longer than 31 days. Write an earlier end, or a schedule in a policy."],
+    ),
+    "an instant without a zone": (
+        "  until: 2026-12-01T09:00:00\n",
+        ["error: spec.until: '2026-12-01T09:00:00' is not an instant. Write one like 2026-12-01T09:00:00+01:00."],
+    ),
+    "on no calendar": (
+        "  until: 2027-02-29T09:00:00Z\n",
+        ["error: spec.until: '2027-02-29T09:00:00Z' is on no calendar. Write one like 2026-12-01T09:00:00+01:00."],
+    ),
+    "the end first": (
+        "  readyBy: 2026-12-01T09:00:00+01:00\n  until: 2026-12-01T08:00:00Z\n",
+        ["error: spec.until: until is not after readyBy. Write a later until."],
+    ),
+    "a typing error": ("  for: 1h\n  untill: x\n", ["error: spec.untill: unknown key. Did you mean until?"]),
+}
+
+
+@pytest.mark.parametrize(("lines", "expected"), HOLDS.values(), ids=HOLDS.keys())
+def test_a_hold_is_checked_though_only_a_cluster_acts_on_it(files: Files, lines: str, expected: list[str]) -> None:
+    said = files.said(runtime=RUNTIME, service=service(), f=f"{HOLD}{lines}")
+    assert [line.split(": ", 1)[1] for line in said] == expected
 
 
 def test_items_of_a_list_are_objects_with_their_own_lines(files: Files) -> None:
