@@ -1,8 +1,8 @@
 """From where a pod's start began: told apart by what was seen of its node and its image, never by how long it took."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from activator_ext.adapters.starts.objects import CUT, Node
+from activator_ext.adapters.starts.objects import CUT, Node, Pod
 from activator_ext.adapters.starts.story import PodStory, Pull
 from runtime.contract import StartKind
 
@@ -54,17 +54,19 @@ def _counts(pull: Pull | None) -> bool:
     return pull is not None and not pull.present and pull.took_s >= RECHECK_S
 
 
-def of_next(nodes: Iterable[Node], image: str, resources: Mapping[str, int]) -> StartKind:
+def of_next(nodes: Iterable[Node], pod: Pod) -> StartKind:
     """How the next start would most likely begin, by whether there is a node for it at all, and its image on it.
 
-    `resources`: whole devices that the pod asks for (`nvidia.com/gpu`: 1). What other pods have taken is not known
-    here, and a kubelet lists no more than its 50 largest images; so this plans by the slower kind where it is not sure.
+    `pod`: the newest one of the service, which the next will be like. What other pods have taken is not known here,
+    taints and affinity are not looked at, and a kubelet lists no more than its 50 largest images; so this plans by the
+    slower kind where it is not sure.
     """
-    fit = [node for node in nodes if node.ready_at is not None and node.schedulable and _offers(node, resources)]
+    fit = [node for node in nodes if node.ready_at is not None and node.schedulable and _fits(node, pod)]
     if not fit:
         return StartKind.NEW_NODE
-    return StartKind.CACHED_NODE if all(image in node.images for node in fit) else StartKind.COLD_NODE
+    return StartKind.CACHED_NODE if all(pod.engine.image in node.images for node in fit) else StartKind.COLD_NODE
 
 
-def _offers(node: Node, resources: Mapping[str, int]) -> bool:
-    return all(int(node.resources.get(name, "0")) >= count for name, count in resources.items())
+def _fits(node: Node, pod: Pod) -> bool:
+    chosen = all(node.labels.get(name) == value for name, value in pod.node_selector.items())
+    return chosen and all(int(node.resources.get(name, "0")) >= count for name, count in pod.engine.devices.items())

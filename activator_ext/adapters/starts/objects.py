@@ -4,7 +4,7 @@ Nothing here judges. What an object does not say is None; a time without a fract
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -49,11 +49,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container as the kubelet reports it now. `runs`: the one under way and the last one that ended."""
+    """One container as the kubelet reports it now. `runs`: the one under way and the last one that ended.
+
+    `devices`: the whole ones that it asks for, such as `nvidia.com/gpu`.
+    """
 
     name: str
     image: str
     memory_limit: str | None = None
+    devices: Mapping[str, int] = field(default_factory=dict)
     waiting: str = ""
     waiting_message: str = ""
     runs: tuple[Run, ...] = ()
@@ -74,6 +78,7 @@ class Pod:
     reason: str
     message: str
     conditions: Mapping[str, Condition]
+    node_selector: Mapping[str, str]
     engine: Container
     before: tuple[Container, ...]
     beside: tuple[Container, ...]
@@ -106,6 +111,7 @@ class Node:
     ready_at: datetime | None
     unready_at: datetime | None
     schedulable: bool
+    labels: Mapping[str, str]
     resources: Mapping[str, str]
     images: frozenset[str]
 
@@ -160,6 +166,7 @@ def pod(item: Json) -> Pod | None:
         reason=status.get("reason", ""),
         message=status.get("message", ""),
         conditions=_conditions(status),
+        node_selector=spec.get("nodeSelector") or {},
         engine=engine,
         before=_containers(spec.get("initContainers"), status.get("initContainerStatuses")),
         beside=tuple(each for each in containers if each is not engine),
@@ -199,6 +206,7 @@ def node(item: Json) -> Node:
         ready_at=since if is_ready else None,
         unready_at=None if is_ready else since,
         schedulable=not spec.get("unschedulable"),
+        labels=meta.get("labels") or {},
         resources=status.get("allocatable") or {},
         images=frozenset(name for image in status.get("images") or () for name in image.get("names") or ()),
     )
@@ -245,10 +253,13 @@ def _containers(specs: Iterable[Json] | None, statuses: Iterable[Json] | None) -
 def _container(spec: Json, status: Json) -> Container:
     state, last = status.get("state") or {}, status.get("lastState") or {}
     waiting = state.get("waiting") or {}
+    limits = (spec.get("resources") or {}).get("limits") or {}
     return Container(
         name=spec["name"],
         image=spec.get("image", ""),
-        memory_limit=((spec.get("resources") or {}).get("limits") or {}).get("memory"),
+        memory_limit=limits.get("memory"),
+        # Extended resources have a domain in their name and are whole numbers; huge pages have none.
+        devices={name: int(count) for name, count in limits.items() if "/" in name and str(count).isdecimal()},
         waiting=waiting.get("reason", ""),
         waiting_message=waiting.get("message", ""),
         runs=_runs(status.get("restartCount", 0), state, last),

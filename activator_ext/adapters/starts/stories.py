@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from activator_ext.adapters.starts import causes, story, workloads
+from activator_ext.adapters.starts.kinds import of_next
 from activator_ext.adapters.starts.objects import Event, Node, Pod, Workload
 from activator_ext.adapters.starts.records import NOBODY, Wanted, records
 from activator_ext.adapters.starts.replicas import GIVE_UP_S, replica, replicas
 from activator_ext.adapters.starts.story import PodStory
-from activator_ext.core.model import ReplicaView, ServiceId, Warmth
+from activator_ext.core.model import ReplicaView, ServiceId, StartKind, Warmth
 from runtime.contract import Failure, FailureCause, StartRecord
 
 KEPT_GONE = timedelta(minutes=10)
@@ -35,7 +36,7 @@ class ServiceStarts:
 
     `trouble`: what keeps a start of it from going on now, be it only the wait for a node. `last_failure`: the newest of
     a start or engine, also of pods that are gone; it stays until the next one. `leaving`: pods that drain and keep
-    their GPUs though no replicas any more.
+    their GPUs though no replicas any more. `next_kind`: how the next start would begin; None: no pod was ever seen.
     """
 
     starts: tuple[StartRecord, ...] = ()
@@ -43,6 +44,7 @@ class ServiceStarts:
     trouble: Failure | None = None
     last_failure: Failure | None = None
     leaving: int = 0
+    next_kind: StartKind | None = None
 
 
 class Stories:
@@ -57,6 +59,7 @@ class Stories:
         self._wanted: dict[str, Wanted] = {}
         self._asked: dict[ServiceId, Wanted] = {}
         self._failures: dict[ServiceId, Failure] = {}
+        self._newest: dict[ServiceId, Pod] = {}
 
     # What comes in.
 
@@ -147,6 +150,7 @@ class Stories:
             trouble=trouble,
             last_failure=self._last_failure(service, starts, failing, objects),
             leaving=sum(each.pod.leaving_at is not None and each.gone_at is None for each in told),
+            next_kind=self._next_kind(service, told),
         )
 
     def _last_failure(
@@ -169,6 +173,12 @@ class Stories:
             self._failures[service] = known
         return known
 
+    def _next_kind(self, service: ServiceId, told: Sequence[PodStory]) -> StartKind | None:
+        if told:
+            self._newest[service] = told[-1].pod
+        pod = self._newest.get(service)
+        return None if pod is None else StartKind(of_next(self._nodes.values(), pod).value)
+
     def _living(self, service: ServiceId) -> bool:
         return any(self._stories[uid].leaving_at is None for uid in self._of.get(service, ()))
 
@@ -186,6 +196,7 @@ class Stories:
         """The service was deleted."""
         self._asked.pop(service, None)
         self._failures.pop(service, None)
+        self._newest.pop(service, None)
         self._workloads.pop(service, None)
 
     def _change(self, uid: str, change: _Change) -> None:

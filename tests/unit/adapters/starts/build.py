@@ -49,6 +49,7 @@ def pod(
     grace_s: int = 30,
     node: str | None = "node-0",
     limits: Json | None = None,
+    selector: Json | None = None,
     inits: Json | None = None,
     revision: str | None = "chat-1",
     uid: str = UID,
@@ -74,6 +75,8 @@ def pod(
     if inits is not None:
         spec["initContainers"] = [{"name": "storage-initializer", "image": "fetcher"}]
         told["initContainerStatuses"] = [{"name": "storage-initializer", "restartCount": 0, "lastState": {}, **inits}]
+    if selector is not None:
+        spec["nodeSelector"] = selector
     made = objects.pod({"metadata": meta, "spec": spec, "status": told})
     assert made is not None
     return made
@@ -112,11 +115,12 @@ def node(
     *,
     images: tuple[str, ...] = (),
     gpus: int = 8,
+    labels: Json | None = None,
     **spec: Any,
 ) -> Node:
     told = condition("Ready", "True" if ready is not None else "False", ready if ready is not None else created)
     status = {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": [told], "images": [{"names": list(images)}]}
-    meta = {"name": name, "creationTimestamp": text(created)}
+    meta = {"name": name, "creationTimestamp": text(created), "labels": labels or {}}
     return objects.node({"metadata": meta, "spec": spec, "status": status})
 
 

@@ -8,7 +8,7 @@ from activator_ext.adapters.starts import deadline
 from activator_ext.adapters.starts.kinds import of_next
 from activator_ext.adapters.starts.objects import Node
 from runtime.contract import Mark, PodTimes, StartKind, StartRecord
-from tests.unit.adapters.starts.build import at, node
+from tests.unit.adapters.starts.build import at, node, pod
 
 
 def start(ready_s: float, *, outcome: str | None = "ready", restart: int = 0, teaches: bool = True) -> StartRecord:
@@ -85,4 +85,12 @@ IMAGE = "registry.example/vllm:1"
     ],
 )
 def test_next_kind(nodes: list[Node], kind: StartKind) -> None:
-    assert of_next(nodes, IMAGE, {"nvidia.com/gpu": 2}) is kind
+    assert of_next(nodes, pod(None, limits={"nvidia.com/gpu": "2", "memory": "48Gi"})) is kind
+
+
+def test_next_kind_by_the_nodes_that_its_selector_allows() -> None:
+    here, elsewhere = {"pool": "a100"}, {"pool": "l4"}
+    nodes = [node(0, 1, "a", images=(IMAGE,), labels=here), node(0, 1, "b", labels=elsewhere)]
+    assert of_next(nodes, pod(None, selector=here)) is StartKind.CACHED_NODE
+    assert of_next(nodes, pod(None, selector=elsewhere)) is StartKind.COLD_NODE
+    assert of_next(nodes, pod(None, selector={"pool": "h200"})) is StartKind.NEW_NODE
