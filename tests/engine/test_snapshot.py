@@ -1,6 +1,7 @@
 """Real vLLM from an image of itself: the same answer, how much sooner than a stock start of the same run, and again."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -97,5 +98,9 @@ async def test_a_dump_whose_maker_is_killed_leaves_no_process(
 
 
 def _dumpers() -> list[psutil.Process]:
-    found = psutil.Process().children(recursive=True)
-    return [process for process in found if "snapshot.dumper" in " ".join(process.cmdline())]
+    told = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            if "snapshot.dumper" in " ".join(process.cmdline()):
+                told.append(process)
+    return told

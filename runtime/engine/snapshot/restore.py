@@ -67,7 +67,7 @@ async def restore(place: Place, manifest: SnapshotManifest, criu: Criu, run: Pat
     read_end, write_end = os.pipe()
     try:
         try:
-            shutil.copytree(place.start, run, dirs_exist_ok=True, symlinks=True)
+            _fill(run, place.start)
             order = Order(
                 host_pid=os.getpid(),
                 told_fd=write_end,
@@ -95,6 +95,14 @@ async def restore(place: Place, manifest: SnapshotManifest, criu: Criu, run: Pat
         return await _restored(keeper, read_end, manifest, run)
     finally:
         os.close(read_end)
+
+
+def _fill(run: Path, start: Path) -> None:
+    """What the engine had in its working directory; an earlier engine of this replica may have left its own there."""
+    for entry in start.iterdir():
+        if entry.is_symlink():
+            (run / entry.name).unlink(missing_ok=True)
+    shutil.copytree(start, run, dirs_exist_ok=True, symlinks=True)
 
 
 async def _restored(

@@ -94,6 +94,18 @@ async def test_two_engines_come_from_one_image_and_share_nothing(
 
 
 @pytest.mark.prove
+async def test_a_replica_comes_back_again_and_again(tmp_path: Path, spec: EngineSpec, snapshots: Snapshots) -> None:
+    await made(spec, snapshots)
+    for _ in range(2):
+        start = begin(tmp_path, spec, snapshots)
+        engine = await start.run()
+        record = start.admit(utc_now())
+        await engine.stop(0.0)
+        await start.close()
+        assert record.kind is StartKind.SNAPSHOT, record.not_restored
+
+
+@pytest.mark.prove
 async def test_a_killed_engine_is_told_by_its_signal_and_leaves_nothing(
     tmp_path: Path, spec: EngineSpec, snapshots: Snapshots
 ) -> None:
