@@ -14,6 +14,7 @@ import json
 import os
 import shlex
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -267,7 +268,8 @@ class Probe:
 
     def _key(self, args: tuple[str, ...], variables: Mapping[str, str], place: str = "") -> str:
         os.environ.update(variables)
-        os.chdir(place or self._words["scratch"])  # some variables name a directory, which vLLM then makes
+        # Some name a directory, which vLLM then makes: the next one must not find it.
+        os.chdir(place or tempfile.mkdtemp(dir=self._words["scratch"]))
         parsed = self._parser.parse_args([self._words["model"], *_BASE, *args])
         parsed.model = self._words["model"]
         config = AsyncEngineArgs.from_cli_args(parsed).create_engine_config(UsageContext.OPENAI_API_SERVER)
