@@ -156,6 +156,9 @@ def up(
         ),
     ] = None,
     no_fork: Annotated[bool, typer.Option("--no-fork", help="Have each engine import vLLM anew.")] = False,
+    snapshot: Annotated[
+        bool, typer.Option("--snapshot", help="Restore engines from images of ready ones where there are any (root).")
+    ] = False,
     engine_command: Annotated[str | None, typer.Option(hidden=True, help="In place of vLLM, for tests.")] = None,
 ) -> None:
     """Serve the models of FILES on this machine, from zero.
@@ -180,6 +183,7 @@ def up(
             publish_to=None if publish_to is None else _store(publish_to),
             trust=trust,
             fork=not no_fork,
+            snapshot=snapshot,
         ),
         engine_command=engine_command,
     )
