@@ -153,6 +153,14 @@ POD_ROWS: tuple[PodRow, ...] = (
         f"{_POD}was evicted from {ANY} ({ANY}): give it requests that it keeps to, or free the node's memory and disk",
     ),
     PodRow(
+        "taken away by the cluster: for a pod of higher priority, by a drain of its node",
+        "the pod's condition DisruptionTarget",
+        FailureCause.EVICTED,
+        "PreemptionByScheduler",
+        f"{_POD}was taken from {ANY} (PreemptionByScheduler): {ANY}; give it a higher priority, or a "
+        "PodDisruptionBudget, if it must stay",
+    ),
+    PodRow(
         "its node is lost",
         "the pod's reason",
         FailureCause.NODE_LOST,

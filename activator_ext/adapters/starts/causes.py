@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from activator_ext.adapters.starts.objects import Container, Run, Workload
@@ -53,7 +54,10 @@ def trouble(story: PodStory) -> Failure | None:
     if story.node_lost_at is not None:
         return node_lost(story, story.node_lost_at)
     if story.scheduled_at is None:
-        return None if story.unscheduled is None else unschedulable(pod.name, story.unscheduled)
+        if story.unscheduled is None:
+            return None
+        # Since when, not when it was last said: the scheduler repeats itself every few minutes.
+        return unschedulable(pod.name, replace(story.unscheduled, at=story.unscheduled_since or story.unscheduled.at))
     for each in pod.before:
         if (failure := _init_trouble(story, each)) is not None:
             return failure
@@ -66,7 +70,7 @@ def trouble(story: PodStory) -> Failure | None:
             FailureCause.POD_CONFIG,
             f"pod {pod.name} cannot be set up ({told.reason}): {told.message}; correct its volumes, secrets or network",
             told.at,
-            {"kubernetes": told.reason, "times": told.count},
+            {"kubernetes": told.reason},
         )
     return None
 
@@ -89,6 +93,21 @@ def _rejected(story: PodStory) -> Failure:
     if run is not None and run.ended_at is not None:
         return ended(story, run)
     return _failure(FailureCause.EVICTED, f"pod {pod.name} failed on {pod.node}: {pod.reason}{said}", at, numbers)
+
+
+def disrupted(story: PodStory) -> Failure | None:
+    """The cluster took the pod away: for a pod of higher priority, by a drain of its node, with a node that is lost."""
+    if story.node_lost_at is not None:
+        return node_lost(story, story.node_lost_at)
+    told = story.pod.is_true("DisruptionTarget")
+    if told is None:
+        return None
+    at = told.at or _latest(story)
+    if told.reason == "DeletionByTaintManager":
+        return node_lost(story, at)
+    fix = "give it a higher priority, or a PodDisruptionBudget, if it must stay"
+    message = f"pod {story.pod.name} was taken from {story.pod.node} ({told.reason}): {told.message}; {fix}"
+    return _failure(FailureCause.EVICTED, message, at, {"kubernetes": told.reason})
 
 
 def node_lost(story: PodStory, at: datetime) -> Failure:

@@ -51,7 +51,7 @@ class Feed:
             self._nodes[key] = node.name
             self._stories.node(node)
         elif (name := self._nodes.pop(key, None)) is not None:
-            self._stories.node_gone(name)
+            self._stories.node_gone(name, self._clock())
 
     def workload(self, kind: str, key: _Key, kept: Mapping[_Key, Workload]) -> None:
         """A Deployment, PodAutoscaler or Revision (`kind`) appeared, changed or went."""

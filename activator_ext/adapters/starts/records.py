@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from activator_ext.adapters.starts import causes
 from activator_ext.adapters.starts.kinds import of_start, waited_for_node
 from activator_ext.adapters.starts.objects import CUT, Run, Workload
-from activator_ext.adapters.starts.story import PodStory, run_of
+from activator_ext.adapters.starts.story import PodStory, began, generation, run_of
 from activator_ext.core.overlap import Stretch, unnamed
 from runtime.contract import (
     Failure,
@@ -43,20 +43,25 @@ NOBODY = Wanted()
 
 
 def records(story: PodStory, wanted: Wanted = NOBODY, workloads: Iterable[Workload] = ()) -> tuple[StartRecord, ...]:
-    """Every start of the pod that is known, the oldest first; the last one may be under way."""
+    """Every start of the pod that is known, the oldest first; the last one may be under way.
+
+    Left out is a run that was over when the pod was first seen: whether it had ever been ready, its end does not tell.
+    """
     known = tuple(workloads)
     made: list[StartRecord] = []
     for run in story.runs or (_NEVER_RUN,):
-        if not run.witnessed and run is not story.current:
-            continue  # whether it had ever been ready, its end does not tell
-        mine = [each for each in story.posted if run_of(story, _began(each, story)) == run.index]
-        made.append(_of_run(story, run, wanted, known, mine[0] if mine else None))
-        made += [_again(story, run, each, number) for number, each in enumerate(mine[1:], 2)]
+        if run is not story.current and story.runs and (not run.witnessed or _orphan(story, run)):
+            continue
+        mine = [each for each in story.posted if run_of(story, began(story, each)) == run.index]
+        first = next((each for each in mine if generation(each) in (1, None)), None)
+        made.append(_of_run(story, run, wanted, known, first))
+        made += [_again(story, run, each, last=each is mine[-1]) for each in mine if each is not first]
     return tuple(made)
 
 
-def _began(record: StartRecord, story: PodStory) -> datetime:
-    return min(record.marks.values(), default=story.pod.created_at)
+def _orphan(story: PodStory, run: Run) -> bool:
+    """Whether the run before is forgotten, and with it when this one was asked for: its record was told already."""
+    return run.index > 0 and all(each.index != run.index - 1 for each in story.runs)
 
 
 def asked_at(story: PodStory, run: Run, wanted: Wanted) -> tuple[datetime, str]:
@@ -102,18 +107,22 @@ def _of_run(
     return base.model_copy(update=values)
 
 
-def _again(story: PodStory, run: Run, posted: StartRecord, number: int) -> StartRecord:
-    """A start that the pod's own host made within one run of the container: all of it is the host's word."""
-    values = {
-        "id": f"{story.pod.uid}-{run.index}.{number}",
+def _again(story: PodStory, run: Run, posted: StartRecord, *, last: bool) -> StartRecord:
+    """A start that the pod's own host made within one run of the container: all of it is the host's word.
+
+    But how the `last` one ended, where the container took its host along.
+    """
+    values: dict[str, object] = {
+        "id": f"{story.pod.uid}-{run.index}.{generation(posted) or posted.id}",
         "service": str(story.pod.service),
         "replica": f"{story.pod.service}/{story.pod.name}",
         "pod": _times(story, run, None, teaches=True),
     }
-    if posted.outcome is None and (run.ended_at is not None or story.gone_at is not None):
-        stopped = story.leaving_at is not None
-        values |= {"outcome": "cancelled" if stopped else "failed"}
-        values |= {} if stopped else {"failure": causes.ended(story, run)}
+    over = run.ended_at is not None or story.gone_at is not None
+    if last and over and posted.ended is None and posted.outcome in (None, "ready"):
+        marks = posted.marks
+        outcome, failure, ended = _outcome(story, run, marks, (), None)
+        values |= {"outcome": outcome, "failure": failure, "ended": ended}
     return posted.model_copy(update=values)
 
 
@@ -221,13 +230,13 @@ def _outcome(
     if leaving is None:
         return None, None, None
     # Taken away before it was ready: by whoever wanted it no more, unless something had kept it from becoming so.
-    why = causes.trouble(story) or causes.deadline_passed(workloads, story)
+    why = causes.disrupted(story) or causes.trouble(story) or causes.deadline_passed(workloads, story)
     return ("cancelled", None, None) if why is None else ("failed", why, None)
 
 
 def _end_of_ready(story: PodStory, run: Run, *, asked_to_end: bool) -> Failure | None:
     if asked_to_end and story.pod.phase != "Failed":
-        return None
+        return causes.disrupted(story)
     if run.ended_at is not None or run is not story.current:
         return causes.died_serving(story, run)
     return causes.trouble(story) if story.pod.phase == "Failed" else None

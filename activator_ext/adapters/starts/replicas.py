@@ -34,8 +34,7 @@ def replica(story: PodStory, records: Sequence[StartRecord], now: datetime, give
     run = story.current
     trouble = causes.trouble(story)
     if trouble is not None:
-        stuck_since = story.unscheduled_since or trouble.at
-        slow = trouble.cause in _SLOW_ONLY and now - stuck_since < timedelta(seconds=give_up_s)
+        slow = trouble.cause in _SLOW_ONLY and now - trouble.at < timedelta(seconds=give_up_s)
         if not slow:
             return ReplicaView(name, Warmth.FAILED, trouble.at)
     elif last.outcome == "ready" and last.ended is None:

@@ -4,18 +4,18 @@ Each change of an object comes in once, alone; an answer is made anew only for t
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from activator_ext.adapters.starts import causes, story, workloads
+from activator_ext.adapters.starts import causes, story, under_way, workloads
 from activator_ext.adapters.starts.kinds import of_next
 from activator_ext.adapters.starts.objects import Event, Node, Pod, Workload
 from activator_ext.adapters.starts.records import NOBODY, Wanted, records
 from activator_ext.adapters.starts.replicas import GIVE_UP_S, replica, replicas
 from activator_ext.adapters.starts.story import PodStory
 from activator_ext.core.model import ReplicaView, ServiceId, StartKind, Warmth
-from runtime.contract import Failure, FailureCause, StartRecord
+from runtime.contract import Failure, FailureCause, PodStage, Stage, StartRecord
 
 KEPT_GONE = timedelta(minutes=10)
 """How long a pod that is gone can still be asked about: late Events and reports are taken in."""
@@ -23,6 +23,8 @@ EARLY = 1000
 """Pods of which something is told before they themselves are seen; the oldest are forgotten first."""
 EARLY_EACH = 50
 """Words kept of each of them, the newest: most are of pods that are none of ours, and will never be seen."""
+EARLY_POSTS = 100
+"""Reports kept of pods that are not seen yet: any pod with a token may post, and a report is large."""
 SETTLE = timedelta(seconds=2)
 """From a container's end to the Event that says why the kubelet ended it: until then another cause may be told."""
 SAME = timedelta(hours=1)
@@ -36,7 +38,8 @@ class ServiceStarts:
 
     `trouble`: what keeps a start of it from going on now, be it only the wait for a node. `last_failure`: the newest of
     a start or engine, also of pods that are gone; it stays until the next one. `leaving`: pods that drain and keep
-    their GPUs though no replicas any more. `next_kind`: how the next start would begin; None: no pod was ever seen.
+    their GPUs though no replicas any more. `stages`: what each replica's start is in now, by its id. `next_kind`: how
+    the next start would begin; None: no pod was ever seen.
     """
 
     starts: tuple[StartRecord, ...] = ()
@@ -44,6 +47,7 @@ class ServiceStarts:
     trouble: Failure | None = None
     last_failure: Failure | None = None
     leaving: int = 0
+    stages: Mapping[str, Stage | PodStage] = field(default_factory=dict)
     next_kind: StartKind | None = None
 
 
@@ -54,6 +58,7 @@ class Stories:
         self._stories: dict[str, PodStory] = {}
         self._of: dict[ServiceId, dict[str, None]] = {}
         self._early: OrderedDict[str, deque[_Change]] = OrderedDict()
+        self._early_posts: OrderedDict[str, tuple[tuple[StartRecord, ...], Stage | None]] = OrderedDict()
         self._nodes: dict[str, Node] = {}
         self._workloads: dict[ServiceId, dict[tuple[str, str], Workload]] = {}
         self._wanted: dict[str, Wanted] = {}
@@ -73,6 +78,8 @@ class Stories:
             made = story.begun(pod)
             for change in self._early.pop(pod.uid, ()):
                 made = change(made)
+            if (report := self._early_posts.pop(pod.uid, None)) is not None:
+                made = story.with_posted(made, *report)
         else:
             made = story.with_pod(known, pod)
         node = self._nodes.get(pod.node) if pod.node is not None else None
@@ -86,10 +93,17 @@ class Stories:
         """An Event about a pod, maybe one that is not seen yet."""
         self._change(event.about, lambda known: story.with_event(known, event))
 
-    def posted(self, uid: str, starts: Iterable[StartRecord]) -> None:
-        """What the pod of that UID, proven by its token, says of its starts."""
-        told = tuple(starts)
-        self._change(uid, lambda known: story.with_posted(known, told))
+    def posted(self, uid: str, starts: Iterable[StartRecord], stage: Stage | None = None) -> None:
+        """What the pod of that UID, proven by its token, says of its starts; `stage` is the one under way."""
+        told, known = tuple(starts), self._stories.get(uid)
+        if known is not None:
+            self._stories[uid] = story.with_posted(known, told, stage)
+            return
+        # Each report is whole: of a pod that is not seen yet, and may never be, the last one is enough.
+        self._early_posts[uid] = told, stage
+        self._early_posts.move_to_end(uid)
+        if len(self._early_posts) > EARLY_POSTS:
+            self._early_posts.popitem(last=False)
 
     def answered(self, uid: str, at: datetime) -> None:
         """The pod answered a request."""
@@ -102,9 +116,12 @@ class Stories:
             if known.pod.node == node.name:
                 self._stories[uid] = story.with_node(known, node)
 
-    def node_gone(self, name: str) -> None:
-        """A node is not there any more."""
+    def node_gone(self, name: str, at: datetime) -> None:
+        """A node is not there any more, since `at` at the latest; the API keeps its pods a while longer."""
         self._nodes.pop(name, None)
+        for uid, known in self._stories.items():
+            if known.pod.node == name and known.gone_at is None:
+                self._stories[uid] = story.node_gone(known, at)
 
     def workload(self, workload: Workload) -> None:
         """A Deployment, PodAutoscaler or Revision was seen."""
@@ -150,6 +167,11 @@ class Stories:
             trouble=trouble,
             last_failure=self._last_failure(service, starts, failing, objects),
             leaving=sum(each.pod.leaving_at is not None and each.gone_at is None for each in told),
+            stages={
+                view.id: stage
+                for each, view in views
+                if view is not None and view.warmth is Warmth.WARMING and (stage := under_way.stage(each)) is not None
+            },
             next_kind=self._next_kind(service, told),
         )
 

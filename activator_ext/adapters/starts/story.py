@@ -6,11 +6,11 @@ twice changes nothing, and the order in which pod, events and reports arrive doe
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from activator_ext.adapters.starts.objects import CUT, Event, Node, Pod, Run
-from runtime.contract import StartRecord
+from runtime.contract import Stage, StartRecord
 
 _PULLED = re.compile(
     r"^Successfully pulled image .* in (\S+)(?: \((\S+) including waiting\))?(?:.*Image size: (\d+) bytes)?"
@@ -20,8 +20,11 @@ _UNIT_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6
 _SETUP_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedPostStartHook")
 _NODE_COMING = ("TriggeredScaleUp", "Nominated")
 """What cluster-autoscaler and Karpenter say of a pod for which they make a node."""
-KEPT_RUNS = 20
+KEPT_RUNS = 8
 """Runs of one container that are remembered, the newest: a crash loop of days is told by its last ones."""
+KEPT_POSTED = 8
+"""Starts that a pod has told of, the newest, beside the first one of each run: as many as one report holds."""
+_GENERATION = re.compile(r"-(\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class PodStory:
     scheduled_at: datetime | None = None
     set_up_at: datetime | None = None
     init_runs: tuple[tuple[str, Run], ...] = ()
+    pulling_at: datetime | None = None
     pull: Pull | None = None
     unscheduled_since: datetime | None = None
     unscheduled: Told | None = None
@@ -68,7 +72,8 @@ class PodStory:
     node_lost_at: datetime | None = None
     gone_at: datetime | None = None
     first_success_at: datetime | None = None
-    posted: tuple[StartRecord, ...] = field(default=())
+    posted: tuple[StartRecord, ...] = ()
+    posted_stage: Stage | None = None
 
     @property
     def leaving_at(self) -> datetime | None:
@@ -147,9 +152,13 @@ def with_event(story: PodStory, event: Event) -> PodStory:
     if event.reason in _NODE_COMING:
         return replace(story, node_coming_at=min(story.node_coming_at or event.first_at, event.first_at))
     if event.reason in _SETUP_TROUBLE:
-        return replace(story, setup_trouble=told)
+        known = story.setup_trouble
+        newer = known is None or event.last_at >= known.at
+        return replace(story, setup_trouble=replace(told, at=event.first_at)) if newer else story
     if event.container != story.pod.engine.name:
         return story
+    if event.reason == "Pulling":
+        return replace(story, pulling_at=min(story.pulling_at or event.first_at, event.first_at))
     if event.reason == "Pulled":
         # The first that is told is the one that the first run waited for; "present" is told again at each restart.
         pull = _pull(event)
@@ -186,11 +195,21 @@ def with_node(story: PodStory, node: Node) -> PodStory:
     return replace(story, node=kept, node_lost_at=lost_at)
 
 
-def with_posted(story: PodStory, records: Iterable[StartRecord]) -> PodStory:
-    """What the pod itself says of its starts, in the order in which they began; a later word on one replaces it."""
+def node_gone(story: PodStory, at: datetime) -> PodStory:
+    """The pod's node is not in the API any more."""
+    return story if story.node_lost_at is not None else replace(story, node_lost_at=at)
+
+
+def with_posted(story: PodStory, records: Iterable[StartRecord], stage: Stage | None = None) -> PodStory:
+    """What the pod itself says of its starts, in the order in which they began; a later word on one replaces it.
+
+    `stage`: the one under way.
+    """
     known = {record.id: record for record in story.posted} | {record.id: record for record in records}
-    in_order = sorted(known.values(), key=lambda record: min(record.marks.values(), default=story.pod.created_at))
-    return replace(story, posted=tuple(in_order[-KEPT_RUNS:]))
+    in_order = sorted(known.values(), key=lambda record: began(story, record))
+    firsts = [record for record in in_order if generation(record) == 1][-KEPT_RUNS:]
+    kept = {record.id for record in (*firsts, *in_order[-KEPT_POSTED:])}
+    return replace(story, posted=tuple(each for each in in_order if each.id in kept), posted_stage=stage)
 
 
 def with_success(story: PodStory, at: datetime) -> PodStory:
@@ -201,6 +220,17 @@ def with_success(story: PodStory, at: datetime) -> PodStory:
 def gone(story: PodStory, at: datetime) -> PodStory:
     """The pod is not in the API any more; a container of it that was not seen to end ended with it."""
     return story if story.gone_at is not None else replace(story, gone_at=at)
+
+
+def generation(posted: StartRecord) -> int | None:
+    """Which start of its process it is, from 1 on, by the end of its id; None: its id says nothing."""
+    match = _GENERATION.search(posted.id)
+    return int(match.group(1)) if match is not None else None
+
+
+def began(story: PodStory, posted: StartRecord) -> datetime:
+    """When a start that the pod tells of began, by the pod's own clock."""
+    return min(posted.marks.values(), default=story.pod.created_at)
 
 
 def run_of(story: PodStory, at: datetime) -> int:

@@ -155,6 +155,11 @@ def posted(begun: float, **more: Any) -> StartRecord:
     """A start as the pod's own host tells it, ready a minute after it began unless `marks` say otherwise."""
     marks = {Mark.T0: 0.0, Mark.T1: 0.1, Mark.T2: 0.1, Mark.T3: 2.0, Mark.T4: 2.1, Mark.T8: 59.0, Mark.T9: 60.0}
     marks = more.pop("marks", marks)
-    values: Json = {"id": f"host-{begun}", "service": "team-a/chat", "replica": "team-a/chat/0", "kind": StartKind.FORK}
+    values: Json = {
+        "id": f"host-{begun}-1",
+        "service": "team-a/chat",
+        "replica": "team-a/chat/0",
+        "kind": StartKind.FORK,
+    }
     values |= {"outcome": "ready" if Mark.T9 in marks else None, **more}
     return StartRecord(**values, marks={mark: at(begun + seconds) for mark, seconds in marks.items()})

@@ -41,7 +41,6 @@ OTHERS: tuple[Callable[[Stories], None], ...] = (
     lambda kept: kept.event(pulled(19)),
     lambda kept: kept.event(event("Killing", "Container kserve-container failed liveness probe", 29)),
     lambda kept: kept.node(node(3, 9)),
-    lambda kept: kept.posted(UID, [posted(20, marks={Mark.T0: 0, Mark.T4: 1})]),
     lambda kept: kept.posted(UID, [posted(40, marks={Mark.T0: 0, Mark.T4: 1, Mark.T9: 25})]),
     lambda kept: kept.answered(UID, at(66)),
 )

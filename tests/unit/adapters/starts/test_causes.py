@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activator_ext.adapters.starts import causes, story, workloads
-from activator_ext.adapters.starts.objects import Run
+from activator_ext.adapters.starts.objects import Pod, Run
 from activator_ext.adapters.starts.records import records
 from runtime.contract import Failure, FailureCause
 from scripts.pod_failures import ANY, POD_ROWS, PodRow
@@ -80,6 +80,12 @@ def rejected(reason: str, message: str = "why") -> Failure | None:
     return causes.trouble(told(pod(None, SCHEDULED, phase="Failed", reason=reason, message=message)))
 
 
+def taken(reason: str, *before: Pod) -> Failure | None:
+    target = condition("DisruptionTarget", "True", 50, reason, "why")
+    leaving = pod(running(5), SCHEDULED, NOT_READY, target, deleted=50)
+    return records(told(*before, pod(running(5), SCHEDULED, NOT_READY), leaving))[0].failure
+
+
 def waits(reason: str, message: str) -> Failure | None:
     return causes.trouble(told(pod(waiting(reason, message), SCHEDULED)))
 
@@ -134,6 +140,10 @@ MAKERS: dict[str, tuple[Make, FailureCause]] = {
     "any other end, crash loops too": (looping, FailureCause.EXITED),
     "ended after it was ready": (died, FailureCause.DIED_AFTER_READY),
     "evicted": (lambda: rejected("Evicted", "The node was low on resource: memory."), FailureCause.EVICTED),
+    "taken away by the cluster: for a pod of higher priority, by a drain of its node": (
+        lambda: taken("PreemptionByScheduler"),
+        FailureCause.EVICTED,
+    ),
     "its node is lost": (lambda: rejected("NodeLost"), FailureCause.NODE_LOST),
     "taken away at the progress deadline": (at_the_deadline, FailureCause.PROGRESS_DEADLINE),
 }
@@ -160,7 +170,32 @@ def test_the_resource_that_is_short_is_named() -> None:
     assert failure is not None
     numbers = {"resource": "nvidia.com/gpu", "nodes_short": 1.0, "nodes": 3.0}
     assert numbers.items() <= failure.numbers.items()
-    assert failure.at == at(2)
+    assert failure.at == at(1), "since when, however often it is said again"
+
+
+def test_one_that_served_and_was_taken_away_has_ended_so() -> None:
+    target = condition("DisruptionTarget", "True", 90, "EvictionByEvictionAPI", "Eviction API: evicting")
+    serving = pod(running(5), SCHEDULED, READY)
+    (start,) = records(told(pod(running(5), SCHEDULED), serving, pod(running(5), SCHEDULED, READY, target, deleted=90)))
+    assert start.ended is not None
+    assert (start.ended.cause, start.ended.numbers["kubernetes"]) == (FailureCause.EVICTED, "EvictionByEvictionAPI")
+
+
+def test_a_node_that_is_lost_takes_its_pods_by_its_taint() -> None:
+    failure = taken("DeletionByTaintManager")
+    assert failure is not None
+    assert failure.cause is FailureCause.NODE_LOST
+
+
+def test_trouble_that_is_said_again_is_the_same() -> None:
+    seen = told(pod(waiting("ContainerCreating"), SCHEDULED))
+    once = story.with_event(seen, event("FailedMount", "no volume", 9, container=None))
+    again = story.with_event(once, event("FailedMount", "no volume", 9, last=300, count=7, container=None))
+    assert causes.trouble(once) == causes.trouble(again)
+    unheard = unscheduled(SHORT)
+    first = story.with_event(unheard, event("FailedScheduling", SHORT, 2))
+    later = story.with_event(first, event("FailedScheduling", SHORT, 302))
+    assert causes.trouble(first) == causes.trouble(later)
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,44 @@ def test_starts_again_within_one_container_are_starts_of_their_own() -> None:
     assert two.service == "team-a/chat"
 
 
+@pytest.mark.parametrize(
+    ("last_seen", "outcome", "ended_by"),
+    [
+        pytest.param(
+            pod(ended(20, 200, 137, "OOMKilled"), SCHEDULED, READY), "ready", "no-memory", id="killed with its host"
+        ),
+        pytest.param(pod(ended(20, 200, 0), SCHEDULED, READY, deleted=190), "ready", None, id="stopped"),
+        pytest.param(pod(running(20), SCHEDULED, READY), "ready", None, id="serves"),
+    ],
+)
+def test_how_the_last_start_of_a_container_ends(last_seen: Pod, outcome: str, ended_by: str | None) -> None:
+    died = Failure(cause=FailureCause.DIED_AFTER_READY, message="died", at=at(100))
+    first = posted(20.4, id="h-1").model_copy(update={"ended": died})
+    seen = story.with_posted(told(*serving(), last_seen), [first, posted(100, id="h-2")])
+    one, two = records(seen)
+    assert one.ended == died, "its own end, not the container's"
+    assert two.outcome == outcome
+    assert (two.ended.numbers["how"] if two.ended is not None else None) == ended_by
+
+
+def test_the_node_that_is_gone_ended_what_served_on_it() -> None:
+    seen = story.gone(story.node_gone(told(*serving()), at(90)), at(400))
+    (start,) = records(seen)
+    assert start.ended is not None
+    assert (start.ended.cause, start.ended.at) == (FailureCause.NODE_LOST, at(90))
+
+
+def test_an_engine_that_is_started_again_and_again_keeps_the_names_of_its_starts() -> None:
+    seen = told(*serving())
+    for number in range(1, 50):
+        seen = story.with_posted(seen, [posted(20.4 + 10 * number, id=f"host-7-99-{number}")])
+        made = records(seen)
+        assert made[0].id == f"{UID}-0", "the container's first, with what the API server tells"
+        assert made[0].marks[Mark.T4] == at(20.4 + 10 + 2.1)
+        assert made[-1].id == (f"{UID}-0.{number}" if number > 1 else f"{UID}-0")
+    assert len(seen.posted) == story.KEPT_POSTED + 1
+
+
 def test_a_container_that_ends_ends_the_start_that_it_had_told_of() -> None:
     under_way = posted(20.4, marks={Mark.T0: 0, Mark.T4: 1})
     crashed = pod(ended(20, 40, 137, "OOMKilled"), SCHEDULED, NOT_READY, limits={"memory": "48Gi"})
@@ -370,7 +408,9 @@ def test_many_restarts_are_kept_bounded() -> None:
         again = pod(running(begun), SCHEDULED, NOT_READY, restarts=number, last=ended(begun - 9, begun - 1))
         seen = story.with_pod(seen, again)
     assert len(seen.runs) == story.KEPT_RUNS
-    assert records(seen)[-1].id == f"{UID}-199"
+    made = records(seen)
+    assert [each.id for each in made] == [f"{UID}-{number}" for number in range(193, 200)]
+    assert {each.why for each in made} == {"its container had ended (exited)"}, "none without its predecessor"
 
 
 def test_looking_twice_changes_nothing() -> None:

@@ -128,6 +128,17 @@ def test_what_is_no_replica(seen: PodStory) -> None:
     assert view(seen) is None
 
 
+def test_the_wait_for_a_node_does_not_count_for_what_comes_after_it() -> None:
+    """Nine minutes for a node, and then a Secret that is still missing: that wait begins anew."""
+    seen = told(
+        pod(None, UNSCHEDULED, node=None),
+        pod(waiting("CreateContainerConfigError"), condition("PodScheduled", "True", 540)),
+    )
+    made = view(seen, 700)
+    assert made is not None
+    assert made.warmth is Warmth.WARMING
+
+
 def test_the_wait_for_a_node_is_bounded_by_the_deadline() -> None:
     made = view(told(pod(None, UNSCHEDULED, node=None), event("FailedScheduling", "0/1 nodes", 3)), 31, give_up_s=30)
     assert made is not None

@@ -63,11 +63,15 @@ def test_what_is_told_before_the_pod_is_seen_is_not_lost() -> None:
 def test_early_words_are_bounded() -> None:
     kept = Stories()
     for number in range(stories.EARLY + 10):
+        kept.answered(f"other-{number}", at(1))
         kept.posted(f"other-{number}", [])
-    kept.posted(UID, [posted(20)])
+    for _ in range(10):
+        kept.posted(UID, [posted(20)])
+    kept.answered(UID, at(90))
+    assert (len(kept._early), len(kept._early_posts)) == (stories.EARLY, stories.EARLY_POSTS)
     kept.pod(STARTED)
     assert kept.of(CHAT, at(90)).starts[0].outcome == "ready"
-    assert len(kept._early) == stories.EARLY - 1
+    assert (len(kept._early), len(kept._early_posts)) == (stories.EARLY - 1, stories.EARLY_POSTS - 1)
 
 
 def test_a_pod_that_is_none_of_ours_may_speak_for_days() -> None:
@@ -99,8 +103,11 @@ def test_a_node_seen_after_its_pod() -> None:
     kept.node(node(3, 9))
     assert kept.of(CHAT, at(90)).starts[0].kind is StartKind.NEW_NODE
     assert [each.name for each in kept.nodes] == ["node-0"]
-    kept.node_gone("node-0")
+    kept.node_gone("node-0", at(95))
     assert kept.nodes == ()
+    assert [each.warmth for each in kept.of(CHAT, at(96)).replicas] == [Warmth.UNKNOWN]
+    kept.node(node(200, 210))
+    assert [each.warmth for each in kept.of(CHAT, at(211)).replicas] == [Warmth.WARMING]
     assert kept.of(CHAT, at(90)).starts[0].kind is StartKind.NEW_NODE
 
 
