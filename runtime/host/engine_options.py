@@ -171,7 +171,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--controller-token", metavar="FILE", type=Path, default=variable("PILOTLIGHT_CONTROLLER_TOKEN", str(TOKEN)),
         help=f"by this token, read at each report (PILOTLIGHT_CONTROLLER_TOKEN; {TOKEN})")  # fmt: skip
     add("--controller-ca", metavar="FILE", type=Path, default=variable("PILOTLIGHT_CONTROLLER_CA"),
-        help="whose certificates prove the controller (PILOTLIGHT_CONTROLLER_CA; the machine's)")  # fmt: skip
+        help="who vouches for it (PILOTLIGHT_CONTROLLER_CA; ca.crt beside the token, or the machine's)")  # fmt: skip
     add("--engine-command", help=argparse.SUPPRESS)
     return parser
 

@@ -40,7 +40,10 @@ class NotTold(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """Where the controller is, whose word proves it (`ca`; None: the machine's own), and this pod's token for it."""
+    """Where the controller is, this pod's token for it, and whose certificates prove it.
+
+    `ca` None: `ca.crt` beside the token if there is one, else the machine's own.
+    """
 
     url: str
     token: Path = TOKEN
@@ -159,7 +162,9 @@ def _post(controller: Controller, body: bytes) -> None:
     host = parts.hostname or ""
     try:
         if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=str(controller.ca) if controller.ca is not None else None)
+            beside = controller.token.with_name("ca.crt")
+            ca = controller.ca or (beside if beside.is_file() else None)
+            context = ssl.create_default_context(cafile=None if ca is None else str(ca))
             link: http.client.HTTPConnection = http.client.HTTPSConnection(
                 host, parts.port, timeout=TIMEOUT_S, context=context
             )

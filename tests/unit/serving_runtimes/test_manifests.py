@@ -73,8 +73,10 @@ def test_what_knative_refuses_is_not_in_the_runtime() -> None:
 
 def test_the_token_is_for_the_controller_alone_and_where_it_is_looked_for() -> None:
     (volume,) = [each for each in RUNTIME["spec"]["volumes"] if each["name"] == "pilotlight-token"]
-    (source,) = volume["projected"]["sources"]
+    source, ca = volume["projected"]["sources"]
     token = source["serviceAccountToken"]
+    assert ca["configMap"]["optional"] is True, "a public certificate needs none"
+    assert [item["path"] for item in ca["configMap"]["items"]] == ["ca.crt"]
     assert token["audience"] == AUDIENCE
     (mount,) = [each for each in CONTAINER["volumeMounts"] if each["name"] == "pilotlight-token"]
     assert Path(mount["mountPath"]) / token["path"] == TOKEN

@@ -283,6 +283,9 @@ def test_only_the_controller_that_is_proven_gets_the_token(token: Path, certific
         assert (made.tokens, made.paths) == (["Bearer first"], [f"/base{PATH}"])
         with pytest.raises(NotTold, match="does not answer"):
             reporter._post(Controller(url, token, certificate.with_name("none.pem")), body)
+        certificate.rename(token.with_name("ca.crt"))
+        reporter._post(Controller(url, token), body)
+        assert len(made.tokens) == 2
     finally:
         server.shutdown()
         server.server_close()
