@@ -3,11 +3,13 @@
 from activator_ext.adapters.kubernetes.client import Client
 from activator_ext.adapters.local.documents import Document
 from activator_ext.adapters.local.findings import Findings
+from activator_ext.adapters.local.hold import PrewarmHold
 from activator_ext.adapters.local.policy import PrewarmPolicy
-from activator_ext.adapters.local.schema import read
+from activator_ext.adapters.local.schema import Strict, read
 from tests.cluster.bad_objects import CASES, PAGE, Case, ask_all, ready_api, render
 from tests.cluster.control_plane import ControlPlane
 
+MODELS: dict[str, type[Strict]] = {"PrewarmPolicy": PrewarmPolicy, "PrewarmHold": PrewarmHold}
 KUBERNETES_OWN_WORDS = (
     "in body ",
     "Unsupported value",
@@ -15,6 +17,7 @@ KUBERNETES_OWN_WORDS = (
     "Too many",
     "strict decoding",
     "unknown time zone",
+    "Required value",
 )
 """What the API server says of types, ranges and keys in words of its own."""
 
@@ -28,17 +31,18 @@ async def test_the_table(plane: ControlPlane, namespace: str) -> None:
 
 
 def local_errors(case: Case) -> list[str]:
-    """What reading the policy from a file says, but for a serviceRef that another name than `default` needs."""
+    """What reading the object from a file says, but for a serviceRef that another name than `default` needs."""
     findings = Findings()
     item = {"apiVersion": "pilotlight.dev/v1alpha1", "kind": case.kind, "metadata": {"name": "chat"}, "spec": case.spec}
-    read(PrewarmPolicy, Document("", item, {}, {}), findings)
+    read(MODELS[case.kind], Document("", item, {}, {}), findings)
     return [f"{each.message}. {each.fix}" for each in findings.sorted() if each.severity == "error"]
 
 
 def test_check_refuses_what_an_api_server_refuses_and_in_the_same_words() -> None:
     page = PAGE.read_text()
-    refused = [case for case in CASES["Refused when it is sent: policies"] if case.spec]
-    assert len(refused) > 25
+    headings = ("Refused when it is sent: policies", "Refused when it is sent: holds")
+    refused = [case for heading in headings for case in CASES[heading] if case.spec and case.then is None]
+    assert len(refused) > 35
     for case in refused:
         errors = local_errors(case)
         assert errors, case.shown

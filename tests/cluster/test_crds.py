@@ -24,8 +24,9 @@ from activator_ext.adapters.kubernetes.statuses import StatusWrite
 from activator_ext.adapters.local.documents import Document
 from activator_ext.adapters.local.example import EXAMPLE_POLICY
 from activator_ext.adapters.local.findings import Findings
+from activator_ext.adapters.local.hold import PrewarmHold
 from activator_ext.adapters.local.policy import API_VERSION, PrewarmPolicy
-from activator_ext.adapters.local.schema import read
+from activator_ext.adapters.local.schema import Strict, read
 from activator_ext.core.leadtime import LeadTime
 from activator_ext.core.model import DemandKind, Floor, Reason, ReasonCode, StartKind, Warmth
 from tests.cluster.bad_objects import RESOURCES, ready_api
@@ -34,6 +35,7 @@ from tests.cluster.installed import client, installed
 
 __all__ = ["client", "installed"]  # fixtures
 ROOT = Path(__file__).resolve().parents[2]
+MODELS: dict[str, type[Strict]] = {"PrewarmPolicy": PrewarmPolicy, "PrewarmHold": PrewarmHold}
 ANY = "default"
 """Namespace of what is asked about and not stored."""
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -64,7 +66,7 @@ async def refusal(client: Client, item: dict[str, Any]) -> str | None:
 
 def local_refusal(item: dict[str, Any]) -> str | None:
     findings = Findings()
-    read(PrewarmPolicy, document(item), findings)
+    read(MODELS[item["kind"]], document(item), findings)
     errors = [str(each) for each in findings.sorted() if each.severity == "error"]
     return "; ".join(errors) or None
 
@@ -203,12 +205,30 @@ def drawn(chance: random.Random) -> dict[str, Any]:
     return spec
 
 
+def drawn_hold(chance: random.Random) -> dict[str, Any]:
+    """The same of a hold."""
+
+    def instant() -> str:
+        day = chance.choice(["01-01", "01-02", "01-31", "02-01", "02-02", "02-28", "02-29", "02-30", "13-01"])
+        hour, zone = chance.choice(["09:00:00", "09:00", "24:00:00"]), chance.choice(["Z", "+01:00", ""])
+        return f"{chance.choice([2027, 2028])}-{day}T{hour}{zone}"
+
+    spec: dict[str, Any] = {"serviceRef": {"name": "chat"}, "replicas": chance.choice([1, 1, 1, 0])}
+    spec |= {key: instant() for key in ("readyBy", "until") if chance.random() < 0.5}
+    if chance.random() < 0.5:
+        spec["for"] = chance.choice(["1h", "31d", "31d0.1s", "744h", "745h", "0s", "x", "90m"])
+    return spec
+
+
 async def agreement(client: Client, cases: int) -> tuple[int, int, int]:
-    """How many of so many drawn specs both take, both refuse, and only the status refuses. Fails on any other."""
+    """How many of so many drawn objects both take, both refuse, and only the status refuses. Fails on any other."""
     chance, both_take, both_refuse, in_status = random.Random(cases), 0, 0, 0
     for _ in range(cases):
         item = policy(ANY)
-        item["spec"] = drawn(chance)
+        if chance.random() < 0.2:
+            item |= {"kind": HOLDS.kind, "spec": drawn_hold(chance)}
+        else:
+            item["spec"] = drawn(chance)
         here, there = local_refusal(item), await refusal(client, item)
         if here is None:
             assert there is None, item
@@ -232,7 +252,7 @@ async def test_check_and_the_api_server_agree(client: Client) -> None:
 @pytest.mark.prove
 async def test_check_and_the_api_server_agree_on_ten_thousand(client: Client) -> None:
     counts = await agreement(client, 10_000)
-    print("drawn policies: both take {}, both refuse {}, taken and refused in status {}".format(*counts))
+    print("drawn objects: both take {}, both refuse {}, taken and refused in status {}".format(*counts))
 
     assert min(counts) > 100
 
