@@ -99,10 +99,12 @@ def definitions() -> dict[str, Schema]:
 
 
 def files() -> dict[str, str]:
-    """Each file's text by its name."""
+    """Each file's text by its name: the definitions, and what `kubectl apply -k` reads."""
+    resources = [*definitions()]
+    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources}
     dumped = {
         name: yaml.safe_dump(each, sort_keys=False, width=120, allow_unicode=True)
-        for name, each in definitions().items()
+        for name, each in (definitions() | {"kustomization.yaml": kustomization}).items()
     }
     return {name: f"{_NOTE}{text}" for name, text in dumped.items()}
 
