@@ -62,9 +62,12 @@ class RunningEngine:
         running, inside = _busy(await self._metrics()), await self.gate.in_flight()
         return running if running is None or inside is None else max(running, inside)
 
-    async def warm(self, spec: EngineSpec) -> bool:
-        """Compute every shape once, as long as that takes, never beside a client; whether that came to its end."""
-        warmed = await warm_shapes(self.url, spec.served_names[0], spec.args, self.gate.headers)
+    async def warm(self, spec: EngineSpec, busy: Callable[[], bool] = lambda: False) -> bool:
+        """Compute every shape once, as long as that takes, never beside a client; whether that came to its end.
+
+        `busy`: while it says so none is begun.
+        """
+        warmed = await warm_shapes(self.url, spec.served_names[0], spec.args, self.gate.headers, busy)
         return warmed and await self.gate.move(State.WARMED)
 
     async def leave(self) -> None:

@@ -40,6 +40,7 @@ class Replica:
         on_end: Callable[["Replica", Failure | None], None],
         let_go_s: float = LET_GO_S,
         on_steps: Callable[[Mapping[int, float]], None] | None = None,
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._start = start
         self._spec = spec
@@ -47,6 +48,7 @@ class Replica:
         self._on_change = on_change
         self._on_end = on_end
         self._on_steps = on_steps
+        self._busy = busy
         self._since = clock()
         self._stopping = asyncio.Event()
         self._drain_s = spec.drain_timeout_s
@@ -178,5 +180,5 @@ class Replica:
             self._on_steps(new)
 
     async def _warm(self, engine: RunningEngine) -> None:
-        if await engine.warm(self._spec):
+        if await engine.warm(self._spec, self._busy):
             self._start.note_warmed(self._clock())

@@ -248,11 +248,17 @@ class Supervisor:
             on_change=lambda: self._after_change(name),
             on_end=lambda r, failure: self._ended(name, r, failure),
             on_steps=self._shapes.taker(ordered),
+            busy=self._is_starting,
         )
         service.recycled.discard(ordinal)
         service.replicas[ordinal] = replica
         self._idle.clear()
         replica.begin()
+
+    def _is_starting(self) -> bool:
+        """Whether any engine of this host is being started."""
+        replicas = (replica for service in self._services.values() for replica in service.replicas.values())
+        return any(replica.held.phase is Phase.STARTING for replica in replicas)
 
     def _after_change(self, name: str) -> None:
         """A replica became ready or began to drain: an older one may now go, or another is needed."""

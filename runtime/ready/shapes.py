@@ -7,7 +7,7 @@ prefix cache that clients share.
 
 import asyncio
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -57,16 +57,24 @@ def sequences(args: Sequence[str]) -> int | None:
     return int(values[-1]) if values and values[-1].isdigit() else None
 
 
-async def warm_shapes(url: str, served_name: str, args: Sequence[str], headers: Mapping[str, str]) -> bool:
+async def warm_shapes(
+    url: str,
+    served_name: str,
+    args: Sequence[str],
+    headers: Mapping[str, str],
+    busy: Callable[[], bool] = lambda: False,
+) -> bool:
     """Compute every shape, each when no client is answered; True once all are. Waits without an end of its own.
 
+    `busy`: the machine has something to do that somebody may wait for, as the start of another engine: seen on two
+    cores, a start took 4 s longer beside the shapes of a model of 1.1 GiB. No shape is begun until it has not.
     False: the engine failed at one or is gone; nothing is said of the rest then.
     """
     async with client(url, ANSWER_S, headers) as http:
         try:
             for shape in shapes(await _max_model_len(http), sequences(args)):
                 tries = 0
-                while (done := await _compute(http, served_name, shape)) is None:
+                while (done := None if busy() else await _compute(http, served_name, shape)) is None:
                     await asyncio.sleep(REST_S[min(tries, len(REST_S) - 1)])
                     tries += 1
                 if not done:

@@ -98,6 +98,21 @@ async def test_it_comes_back_for_a_shape_that_gave_way(monkeypatch: pytest.Monke
     assert [len(body["prompt"][0]) for body in bodies] == [16, 16, 16, 16, 64]
 
 
+async def test_none_is_begun_while_the_machine_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.ready.shapes.REST_S", (0.0,))
+    asked_when: list[bool] = []
+    state = iter([True, True, False, True, False])
+
+    def busy() -> bool:
+        asked_when.append(next(state, False))
+        return asked_when[-1]
+
+    async with serving(web.json_response(DONE)) as (url, bodies):
+        assert await warm_shapes(url, "chat", ("--max-num-seqs=1",), HEADERS, busy)
+    assert [len(body["prompt"][0]) for body in bodies] == [16, 64]
+    assert asked_when == [True, True, False, True, False]
+
+
 @pytest.mark.parametrize("status", [400, 422])
 async def test_what_no_client_could_ask_needs_no_warming(status: int) -> None:
     async with serving(web.Response(status=status)) as (url, bodies):
