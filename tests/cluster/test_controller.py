@@ -21,7 +21,7 @@ from tests.serving import wait_for
 
 __all__ = ["installed"]
 
-CONTROLLER = (sys.executable, "-m", "activator_ext.app.cli", "controller")
+PILOTLIGHT = (sys.executable, "-m", "activator_ext.app.cli")
 
 
 def ours(kind: str, name: str, **spec: Any) -> str:
@@ -41,6 +41,19 @@ class Cluster:
         self.revision = self.chat.create()
         self.chat.at_zero(self.revision)
 
+    @property
+    def env(self) -> dict[str, str]:
+        return {**os.environ, "KUBECONFIG": str(self.plane.kubeconfig)}
+
+    def uninstall(self, *more: str) -> subprocess.CompletedProcess[str]:
+        words = [*PILOTLIGHT, "uninstall", "--namespace", self.namespace, *more]
+        return subprocess.run(words, env=self.env, capture_output=True, text=True, check=False, timeout=120)
+
+    def events(self, reason: str) -> int:
+        """How many Events about the policy have that reason."""
+        listed = self.plane.get("-n", self.namespace, "events", f"--field-selector=reason={reason}")
+        return len(listed["items"])
+
     def apply(self, text: str) -> None:
         self.plane.kubectl("apply", "-n", self.namespace, "-f", "-", stdin=text)
 
@@ -49,12 +62,12 @@ class Cluster:
         return status
 
     @contextmanager
-    def controller(self) -> Iterator[subprocess.Popen[bytes]]:
+    def controller(self, *more: str) -> Iterator[subprocess.Popen[bytes]]:
         """One that runs; ended in order, its last words in `said`."""
-        words = [*CONTROLLER, "--namespace", self.namespace, "--state", str(self.home)]
+        words = [*PILOTLIGHT, "controller", "--namespace", self.namespace, "--state", str(self.home), *more]
         words += ["--activator", self.plane.env["ACTIVATOR"]] if "ACTIVATOR" in self.plane.env else []
         with (self.home / "log").open("ab") as log:
-            begun = subprocess.Popen(words, env={**os.environ, "KUBECONFIG": str(self.plane.kubeconfig)}, stderr=log)
+            begun = subprocess.Popen(words, env=self.env, stderr=log)
         try:
             yield begun
         finally:
@@ -108,6 +121,24 @@ def test_a_floor_of_a_killed_controller_is_lowered_by_the_next(cluster: Cluster)
     assert cluster.chat.min_scale(cluster.revision) == "1"
     with cluster.controller():
         cluster.nothing_of_ours()
+
+
+def test_of_two_controllers_one_acts_and_the_other_takes_over(cluster: Cluster) -> None:
+    lease = f"--lease={cluster.namespace}/controller"
+    cluster.apply(ours("PrewarmPolicy", "chat", coldStartCost="10s"))
+    with cluster.controller(lease) as first:
+        wait_for(lambda: cluster.policy().get("floor") == 0, within_s=60, saying=cluster.said)
+        with cluster.controller(lease):
+            first.kill()
+            first.wait()
+            cluster.apply(ours("PrewarmHold", "now", replicas=1, **{"for": "1h"}))
+            # A lease of 15 s runs out first.
+            wait_for(lambda: cluster.chat.min_scale(cluster.revision) == "1", within_s=60, saying=cluster.said)
+            wait_for(lambda: cluster.events("FloorRaised") == 1, within_s=30, saying="one Event, by who leads")
+    done = cluster.uninstall(lease)
+    assert done.stdout.endswith("nothing of ours stays\n"), done.stderr
+    assert "floors given up: 1" in done.stdout
+    cluster.nothing_of_ours()
 
 
 @pytest.mark.prove

@@ -439,6 +439,10 @@ def controller(
         Path | None, typer.Option(metavar="FILE", help="Instead of KUBECONFIG's or the pod's own login.", parser=_path)
     ] = None,
     namespace: Annotated[str, typer.Option(metavar="NAME", help="Only this namespace; without it all.")] = "",
+    lease: Annotated[
+        str | None,
+        typer.Option(metavar="NAMESPACE/NAME", help="Of several controllers, the holder of this Lease acts."),
+    ] = None,
     activator: Annotated[
         str, typer.Option(metavar="HOST[:PORT]", help="Knative's activator, for nudges.")
     ] = "activator-service.knative-serving.svc.cluster.local",
@@ -471,9 +475,37 @@ def controller(
         state=state,
         kubeconfig=kubeconfig,
         namespace=namespace,
+        lease=lease,
         activator=activator,
         keda_listen=keda_listen,
         scaler_address=scaler_address,
         tls_files=(tls_cert, tls_key, client_ca),
         plain=plain,
     )
+
+
+@app.command(
+    "uninstall",
+    epilog=_epilog("pilotlight uninstall --lease pilotlight/controller", "kubectl delete -f manifests/crds"),
+)
+@told
+def uninstall(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Instead of KUBECONFIG's or the pod's own login.", parser=_path)
+    ] = None,
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Only in this namespace; without it in all.")] = "",
+    lease: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE/NAME", help="Refuse while a controller holds this Lease: it would raise again."
+        ),
+    ] = None,
+) -> None:
+    """Give up every floor in a cluster and remove every ScaledObject of ours.
+
+    For after the controller is gone. What a floor covered is put back: the min-scale that stood there before. Our CRDs
+    and the policies in them stay; the second example removes both.
+    """
+    from activator_ext.app.cli import cluster
+
+    cluster.uninstall(kubeconfig=kubeconfig, namespace=namespace, lease=lease)

@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
+import typer
+
+from activator_ext.adapters.kubernetes.resource import Key
 from activator_ext.app.cli.failures import CliError
 from activator_ext.app.cli.keda import tls_of
 from activator_ext.app.cluster.run import CannotRun, Options, run
+from activator_ext.app.cluster.uninstall import uninstall as give_all_up
+from activator_ext.app.streams import tell
 
 
 def controller(
@@ -12,6 +17,7 @@ def controller(
     state: Path,
     kubeconfig: Path | None,
     namespace: str,
+    lease: str | None,
     activator: str,
     keda_listen: str | None,
     scaler_address: str | None,
@@ -34,8 +40,27 @@ def controller(
         tls=tls_of(*tls_files),
         plain=plain,
         scaler_address=scaler_address,
+        lease=None if lease is None else _lease(lease),
     )
     try:
         run(options)
     except CannotRun as error:
         raise CliError(str(error)) from error
+
+
+def uninstall(*, kubeconfig: Path | None, namespace: str, lease: str | None) -> None:
+    """Give up all that is ours, and say what it was."""
+    try:
+        removed = give_all_up(kubeconfig, namespace, None if lease is None else _lease(lease), tell)
+    except CannotRun as error:
+        raise CliError(str(error)) from error
+    typer.echo(
+        f"floors given up: {removed.floors}, ScaledObjects removed: {removed.scaled_objects}; nothing of ours stays"
+    )
+
+
+def _lease(text: str) -> Key:
+    namespace, slash, name = text.partition("/")
+    if not slash or not namespace or not name or "/" in name:
+        raise typer.BadParameter(f"{text!r} is no Lease: write --lease NAMESPACE/NAME")
+    return Key(namespace, name)

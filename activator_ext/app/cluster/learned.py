@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from activator_ext.adapters.history import History
+from activator_ext.adapters.starts.samples import lead_sample
 from activator_ext.adapters.starts.stories import settled
 from activator_ext.core.model import LeadSample, ServiceId, StartKind
-from runtime.contract import Mark, StartRecord
+from runtime.contract import StartRecord
 
 SAMPLES = 200
 """Newest lead samples of a service that are kept in memory; a plan uses 50 of each kind."""
@@ -19,6 +20,7 @@ class Learned:
         self._history = history
         self._samples: dict[ServiceId, tuple[LeadSample, ...]] = {}
         self._noted: dict[str, StartRecord] = {}
+        self._asked: dict[ServiceId, datetime] = {}
 
     def samples(self, service: ServiceId) -> tuple[LeadSample, ...]:
         """What is known of the service, any order."""
@@ -26,10 +28,17 @@ class Learned:
             self._samples[service] = self._history.lead_samples(service)
         return self._samples[service]
 
-    def next_kind(self, service: ServiceId) -> StartKind:
-        """As the newest start that became ready began: nodes and images stay for a while."""
+    def last_kind(self, service: ServiceId) -> StartKind:
+        """As the newest start that became ready began."""
         newest = max(self.samples(service), key=lambda sample: sample.ended_at, default=None)
         return StartKind.COLD_NODE if newest is None else newest.kind
+
+    def asked(self, service: ServiceId, at: datetime | None) -> None:
+        """More replicas than are ready were asked for at `at` (the earliest counts); None: none are any more."""
+        if at is None:
+            self._asked.pop(service, None)
+        else:
+            self._asked.setdefault(service, at)
 
     def learn(self, service: ServiceId, starts: Iterable[StartRecord], now: datetime) -> tuple[StartRecord, ...]:
         """Keep each start that is over and was not known as it is; those that are new."""
@@ -48,12 +57,12 @@ class Learned:
     def forget(self, service: ServiceId) -> None:
         """The service is gone; what it taught stays in the history."""
         self._samples.pop(service, None)
+        self._asked.pop(service, None)
         self._noted = {key: start for key, start in self._noted.items() if start.service != str(service)}
 
     def _sample(self, service: ServiceId, start: StartRecord) -> None:
-        if start.outcome != "ready" or start.ready_s is None or (start.pod is not None and not start.pod.teaches):
-            return
-        sample = LeadSample(StartKind(start.kind.value), start.ready_s, start.marks[Mark.T9])
-        before = self.samples(service)
-        self._history.add_lead_sample(service, sample)
-        self._samples[service] = (*before, sample)[-SAMPLES:]
+        sample = lead_sample(start, self._asked.pop(service, None) if start.outcome == "ready" else None)
+        if sample is not None:
+            before = self.samples(service)
+            self._history.add_lead_sample(service, sample)
+            self._samples[service] = (*before, sample)[-SAMPLES:]

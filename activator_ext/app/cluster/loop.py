@@ -12,19 +12,33 @@ from datetime import datetime, timedelta
 from activator_ext.adapters.history import HistoryError
 from activator_ext.adapters.knative.actuator import KnativeActuator
 from activator_ext.adapters.kubernetes.client import Client
+from activator_ext.adapters.kubernetes.events import About, Events
 from activator_ext.adapters.kubernetes.faults import ApiFault
 from activator_ext.adapters.kubernetes.holds import Holds, holds
+from activator_ext.adapters.kubernetes.ours import POLICIES
 from activator_ext.adapters.kubernetes.policies import Assigned, Known, ObjectId, assign
 from activator_ext.adapters.kubernetes.report import Report
+from activator_ext.adapters.kubernetes.resource import Json, Key
 from activator_ext.adapters.kubernetes.status_writer import delete_hold, write_status
 from activator_ext.adapters.kubernetes.statuses import status_writes
 from activator_ext.adapters.starts.records import Wanted as WantedStart
+from activator_ext.adapters.starts.samples import observation
 from activator_ext.adapters.starts.stories import SETTLE, ServiceStarts, settled
 from activator_ext.app.cluster.learned import Learned
 from activator_ext.app.cluster.sight import ServiceSeen, Sight
 from activator_ext.app.cluster.standard import StandardMode, Wanted
 from activator_ext.core.decide import decide
-from activator_ext.core.model import Config, Decision, Observation, QueueView, ServiceId, ServiceObservation, State
+from activator_ext.core.model import (
+    Config,
+    Decision,
+    Observation,
+    QueueView,
+    ServiceId,
+    ServiceObservation,
+    StartKind,
+    State,
+    Warmth,
+)
 
 SETTLE_S = 0.05
 """Changes that come within this time are answered by one decision: an edit is a handful of them."""
@@ -45,12 +59,15 @@ class ClusterController:
         knative: KnativeActuator,
         standard: StandardMode,
         learned: Learned,
+        events: Events,
         clock: Callable[[], datetime],
         report: Callable[[str], None],
         leading: Callable[[], bool],
     ) -> None:
         self._client, self._sight, self._knative, self._standard = client, sight, knative, standard
-        self._learned, self._clock, self._report, self._leading = learned, clock, report, leading
+        self._learned, self._events, self._clock = learned, events, clock
+        self._report, self._leading = report, leading
+        self._owners: Mapping[ServiceId, ObjectId] = {}
         self._wanted = asyncio.Event()
         self._state = State()
         self._read: Mapping[ObjectId, Known] = {}
@@ -96,16 +113,16 @@ class ClusterController:
         self._read = assigned.known
         starts = {service: self._sight.stories.of(service, now) for service in assigned.policies}
         self._learn(starts, now)
-        observation = Observation({each: self._seen(each, starts[each], now) for each in starts}, held.holds)
-        decision = decide(now, observation, self._state, Config(assigned.policies))
-        self._tell(decision)
+        seen = Observation({each: self._seen(each, starts[each], now) for each in starts}, held.holds)
+        decision = decide(now, seen, self._state, Config(assigned.policies))
+        self._tell(decision, assigned)
         self._state, self.decision = decision.state, decision
-        self._ask(decision, observation, now)
+        self._ask(decision, seen, now)
         await self._act(decision, services, assigned)
         reports = {
             service: Report.of(
                 decided,
-                observation.services[service],
+                seen.services[service],
                 assigned.policies[service],
                 starts[service].starts,
                 starts[service].last_failure or starts[service].trouble,
@@ -123,11 +140,10 @@ class ClusterController:
     def _seen(self, service: ServiceId, starts: ServiceStarts, now: datetime) -> ServiceObservation:
         """Requests are the cluster's own autoscaler's to answer: here they are known to want nothing of us."""
         try:
-            samples, kind = self._learned.samples(service), self._learned.next_kind(service)
+            return observation(starts, QueueView(now), self._learned.samples(service), self._learned.last_kind(service))
         except HistoryError as error:
             self._trouble(str(error))
-            return ServiceObservation(starts.replicas, QueueView(now))
-        return ServiceObservation(starts.replicas, QueueView(now), kind, samples)
+            return observation(starts, QueueView(now), (), StartKind.COLD_NODE)
 
     def _learn(self, starts: Mapping[ServiceId, ServiceStarts], now: datetime) -> None:
         for gone in self._known - starts.keys():
@@ -138,6 +154,8 @@ class ClusterController:
                 for start in self._learned.learn(service, each.starts, now):
                     why = start.failure.message if start.failure is not None else f"ready after {start.ready_s:.1f} s"
                     self._report(f"{service}: start {start.id} ({start.kind}): {why}")
+                    if start.failure is not None:
+                        self._event(service, "StartFailed", why, warning=True)
             except HistoryError as error:
                 self._trouble(str(error))
             if any(start.outcome is not None and not settled(start, now) for start in each.starts):
@@ -145,13 +163,15 @@ class ClusterController:
 
     # Act.
 
-    def _ask(self, decision: Decision, observation: Observation, now: datetime) -> None:
-        """From when on a start counts as ours."""
+    def _ask(self, decision: Decision, seen: Observation, now: datetime) -> None:
+        """From when on a start counts as ours, and its lead time runs."""
         for service, decided in decision.services.items():
-            there = len(observation.services[service].replicas)
-            if decided.floor.replicas > there:
+            replicas, floor = seen.services[service].replicas, decided.floor.replicas
+            ready = sum(each.warmth in (Warmth.WARM, Warmth.BUSY) for each in replicas)
+            self._learned.asked(service, now if floor > ready else None)
+            if floor > len(replicas):
                 self._sight.stories.wanted(service, WantedStart(written_at=now, why=decided.floor.reason.text))
-            elif decided.floor.replicas == 0:
+            elif floor == 0:
                 self._sight.stories.wanted(service, None)
 
     async def _act(self, decision: Decision, services: Mapping[ServiceId, ServiceSeen], assigned: Assigned) -> None:
@@ -179,17 +199,41 @@ class ClusterController:
 
     # Record.
 
-    def _tell(self, decision: Decision) -> None:
+    def _tell(self, decision: Decision, assigned: Assigned) -> None:
+        self._owners = assigned.owners
         for action in decision.actions:
             before = self._state.services.get(action.service)
             if before is not None or action.replicas:
                 was = 0 if before is None else before.floor.replicas
-                self._report(f"{action.service}: floor {was} → {action.replicas}: {action.reason.text}")
+                text = f"floor {was} → {action.replicas}: {action.reason.text}"
+                self._report(f"{action.service}: {text}")
+
+    def _events_of(self, decision: Decision) -> None:
+        """An Event for each floor that is another one than the policy's status says: whoever led when that was written.
+
+        So a floor that was decided on while nobody led is told too, and none twice by two controllers.
+        """
+        statuses = {ObjectId.of(each.item): each.status for each in self._sight.policies.objects.values()}
+        for service, decided in decision.services.items():
+            floor, owner = decided.floor, self._owners.get(service)
+            was = _floor_told(statuses.get(owner, {}) if owner is not None else {}, service)
+            if floor.replicas != was:
+                text = f"floor {was} → {floor.replicas}: {floor.reason.text}"
+                self._event(service, "FloorRaised" if floor.replicas > was else "FloorLowered", text)
+
+    def _event(self, service: ServiceId, reason: str, text: str, *, warning: bool = False) -> None:
+        """An Event about the policy that counts for the service, by whoever leads."""
+        owner = self._owners.get(service)
+        if owner is not None and self._leading():
+            about = About(POLICIES, Key(owner.namespace, owner.name), owner.uid)
+            self._events.tell(about, reason, f"{service}: {text}", warning=warning)
 
     async def _write(self, assigned: Assigned, held: Holds, reports: Mapping[ServiceId, Report], now: datetime) -> None:
         """The status of each object that it changed of."""
         if not self._leading():
             return
+        if self.decision is not None:
+            self._events_of(self.decision)
         policies, asked = self._sight.policies.objects.values(), self._sight.holds.objects.values()
         for write in status_writes(policies, asked, assigned, held, reports, now):
             try:
@@ -215,3 +259,9 @@ class ClusterController:
         if not self._next:
             return None
         return max((min(self._next) - self._clock()).total_seconds(), 0.0)
+
+
+def _floor_told(status: Json, service: ServiceId) -> int:
+    """The floor of the service as a policy's status has it; of a `default` policy's many the list does."""
+    listed = {each.get("name"): each for each in status.get("services") or ()}
+    return int(listed.get(service.name, status).get("floor") or 0)

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import signal
+import socket
+import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +16,10 @@ from activator_ext.adapters.keda_scaler.tls import BadFiles, TlsFiles
 from activator_ext.adapters.knative.actuator import KnativeActuator
 from activator_ext.adapters.knative.nudge import IN_CLUSTER, Nudger
 from activator_ext.adapters.kubernetes.client import Client
+from activator_ext.adapters.kubernetes.events import Events
 from activator_ext.adapters.kubernetes.faults import NoCluster
+from activator_ext.adapters.kubernetes.lease import Leader
+from activator_ext.adapters.kubernetes.resource import Key
 from activator_ext.adapters.standard.manifest import Settings
 from activator_ext.app.cluster.learned import Learned
 from activator_ext.app.cluster.loop import ClusterController
@@ -32,7 +37,8 @@ class CannotRun(Exception):
 class Options:
     """`namespace` "": all. `keda_listen` None: no scaler. `scaler_address`: the scaler as KEDA reaches it.
 
-    Without that address no ScaledObject is made; who makes them by hand still gets floors.
+    Without that address no ScaledObject is made; who makes them by hand still gets floors. `lease`: which of several
+    controllers acts; None: this one, and there must be no other.
     """
 
     kubeconfig: Path | None = None
@@ -43,6 +49,7 @@ class Options:
     tls: TlsFiles | None = None
     plain: bool = False
     scaler_address: str | None = None
+    lease: Key | None = None
 
 
 def run(options: Options) -> None:
@@ -82,9 +89,14 @@ async def _work(options: Options, client: Client, history: History, nudger: Nudg
         for each in woken:
             each.wake()
 
-    def leading() -> bool:
-        return True
+    leader = None
+    if options.lease is not None:
+        leader = Leader(client, options.lease, f"{socket.gethostname()}_{uuid.uuid4()}", changed=changed, clock=_now)
 
+    def leading() -> bool:
+        return leader is None or leader.leading
+
+    events = Events(client, clock=_now)
     sight = Sight(client, namespace=options.namespace, changed=changed, clock=_now)
     knative = KnativeActuator(client, nudger, namespace=options.namespace, leading=leading, changed=changed, clock=_now)
     settings = Settings(options.scaler_address) if options.scaler_address is not None else None
@@ -95,6 +107,7 @@ async def _work(options: Options, client: Client, history: History, nudger: Nudg
         knative=knative,
         standard=standard,
         learned=Learned(history),
+        events=events,
         clock=_now,
         report=_report,
         leading=leading,
@@ -104,7 +117,10 @@ async def _work(options: Options, client: Client, history: History, nudger: Nudg
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(sight.run())
         tasks.create_task(knative.run())
+        tasks.create_task(events.run())
         tasks.create_task(controller.run())
+        if leader is not None:
+            tasks.create_task(leader.run())
 
 
 def _now() -> datetime:
