@@ -102,7 +102,7 @@ def _of_run(
         "ready_s": ready_s,
         "attributed": None if ready_s is None else _attributed(stages, marks[Mark.T0], ready_s),
         "why": why,
-        "pod": _times(story, run, skew_s, teaches=_teaches(story, run, posted)),
+        "pod": _times(story, run, skew_s, teaches=skew_s is None and _teaches(story, run, posted)),
     }
     return base.model_copy(update=values)
 

@@ -382,7 +382,7 @@ def test_clocks_that_disagree_are_told_and_keep_the_order() -> None:
     (start,) = records(seen)
     assert start.marks[Mark.T4] == start.marks[Mark.T1] == at(40)
     assert start.pod is not None
-    assert start.pod.skew_s == 30
+    assert (start.pod.skew_s, start.pod.teaches) == (30, False)
     (cut,) = records(told(pod(None, SCHEDULED), event("Scheduled", "", 0.9, exact=True), pod(running(0), SCHEDULED)))
     assert cut.pod is not None
     assert cut.pod.skew_s is None
