@@ -1,4 +1,4 @@
-"""`kubectl apply -k manifests/base` on a real control plane, and the controller with no more rights than that grants."""
+"""`kubectl apply -k manifests/base` on a real control plane, and the controller with the rights that it grants."""
 
 from pathlib import Path
 

@@ -11,16 +11,18 @@ from datetime import datetime, timedelta
 
 from activator_ext.adapters.history import HistoryError
 from activator_ext.adapters.knative.actuator import KnativeActuator
+from activator_ext.adapters.kubernetes.assigner import Assigner
 from activator_ext.adapters.kubernetes.client import Client
 from activator_ext.adapters.kubernetes.events import About, Events
 from activator_ext.adapters.kubernetes.faults import ApiFault
+from activator_ext.adapters.kubernetes.governed import governed
 from activator_ext.adapters.kubernetes.holds import Holds, holds
 from activator_ext.adapters.kubernetes.ours import POLICIES
-from activator_ext.adapters.kubernetes.policies import Assigned, Known, ObjectId, assign
+from activator_ext.adapters.kubernetes.policies import Assigned, ObjectId
 from activator_ext.adapters.kubernetes.report import Report
 from activator_ext.adapters.kubernetes.resource import Json, Key
 from activator_ext.adapters.kubernetes.status_writer import delete_hold, write_status
-from activator_ext.adapters.kubernetes.statuses import status_writes
+from activator_ext.adapters.kubernetes.statuses import Statuses
 from activator_ext.adapters.starts.records import Wanted as WantedStart
 from activator_ext.adapters.starts.samples import observation
 from activator_ext.adapters.starts.stories import SETTLE, ServiceStarts, settled
@@ -70,7 +72,7 @@ class ClusterController:
         self._owners: Mapping[ServiceId, ObjectId] = {}
         self._wanted = asyncio.Event()
         self._state = State()
-        self._read: Mapping[ObjectId, Known] = {}
+        self._assigner, self._statuses, self._held = Assigner(), Statuses(), Holds((), {}, ())
         self._known: frozenset[ServiceId] = frozenset()
         self._troubles: set[str] = set()
         self._told: set[str] = set()
@@ -108,22 +110,23 @@ class ClusterController:
         now = self._clock()
         services = {each.served.id: each for each in self._sight.services.objects.values()}
         served = [each.served for each in services.values()]
-        assigned = assign((each.item for each in self._sight.policies.objects.values()), served, self._read)
-        held = holds((each.item for each in self._sight.holds.objects.values()), served, now)
-        self._read = assigned.known
-        starts = {service: self._sight.stories.of(service, now) for service in assigned.policies}
+        policies, asked = self._sight.policies.objects.values(), self._sight.holds.objects.values()
+        assigned = self._assigner.assign(policies, served)
+        held = self._held = holds((each.item for each in asked), served, now, self._held.known)
+        config = governed(assigned, held, served)
+        starts = {service: self._sight.stories.of(service, now) for service in config.services}
         self._learn(starts, now)
         seen = Observation({each: self._seen(each, starts[each], now) for each in starts}, held.holds)
-        decision = decide(now, seen, self._state, Config(assigned.policies))
+        decision = decide(now, seen, self._state, config)
         self._tell(decision, assigned)
         self._state, self.decision = decision.state, decision
         self._ask(decision, seen, now)
-        await self._act(decision, services, assigned)
+        await self._act(decision, services, config)
         reports = {
             service: Report.of(
                 decided,
                 seen.services[service],
-                assigned.policies[service],
+                config.services[service],
                 starts[service].starts,
                 starts[service].last_failure or starts[service].trouble,
             )
@@ -174,7 +177,7 @@ class ClusterController:
             elif floor == 0:
                 self._sight.stories.wanted(service, None)
 
-    async def _act(self, decision: Decision, services: Mapping[ServiceId, ServiceSeen], assigned: Assigned) -> None:
+    async def _act(self, decision: Decision, services: Mapping[ServiceId, ServiceSeen], config: Config) -> None:
         floors: dict[ServiceId, int] = {}
         standard: dict[ServiceId, Wanted] = {}
         for service, decided in decision.services.items():
@@ -182,7 +185,7 @@ class ClusterController:
             if inference.standard is False:
                 floors[service] = decided.floor.replicas
             elif inference.standard:
-                standard[service] = Wanted(inference, decided.floor, assigned.policies[service].bounds.max)
+                standard[service] = Wanted(inference, decided.floor, config.services[service].bounds.max)
         done = await self._knative.carry_out(floors)
         for each in done.done:
             self._report(
@@ -235,7 +238,7 @@ class ClusterController:
         if self.decision is not None:
             self._events_of(self.decision)
         policies, asked = self._sight.policies.objects.values(), self._sight.holds.objects.values()
-        for write in status_writes(policies, asked, assigned, held, reports, now):
+        for write in self._statuses.writes(policies, asked, assigned, held, reports, now):
             try:
                 await write_status(self._client, write)
             except ApiFault as fault:
