@@ -6,15 +6,20 @@ import time
 
 import pytest
 
+from activator_ext.adapters.knative.clear import clear
 from activator_ext.adapters.knative.objects import MIN_SCALE
 from activator_ext.adapters.knative.plan import FindingCode, Step
 from activator_ext.adapters.knative.writes import write
 from activator_ext.adapters.kubernetes.apply import apply
+from activator_ext.adapters.kubernetes.client import Client
 from activator_ext.adapters.kubernetes.faults import Refused
 from activator_ext.adapters.kubernetes.resource import REVISIONS, Key
 from tests.cluster.control_plane import ControlPlane, inference_service
 from tests.cluster.knative import Service, actuator, rounds, seconds_until
 from tests.serving import wait_for
+
+# Longer than two bookmarks are apart, and than a watch is left alone in silence.
+IDLE_S = 130.0
 
 
 async def test_a_floor_is_raised_held_and_lowered_without_a_new_revision(plane: ControlPlane, namespace: str) -> None:
@@ -74,13 +79,15 @@ async def test_a_fresh_controller_lowers_what_another_one_left(plane: ControlPla
     async with actuator(plane, namespace) as (knative, _):
         await rounds(knative, {chat.id: 2}, lambda: chat.replicas(revision) == 2)
     assert chat.managers(revision) == ["pilotlight/was=1"]
-    async with actuator(plane, namespace) as (knative, _):
-        await knative.clear_all()
+    async with await Client.connect(plane.kubeconfig) as client:
+        cleared = await clear(client, namespace=namespace)
+        assert [done.write.target.key.name for done in cleared] == [revision]
         assert chat.min_scale(revision) == "1"
         assert chat.managers(revision) == []
-        assert (await knative.clear_all()).done == ()
+        assert await clear(client, namespace=namespace) == ()
 
 
+@pytest.mark.prove
 async def test_killed_between_the_two_writes_of_lowering_the_next_one_converges(
     plane: ControlPlane, namespace: str
 ) -> None:
@@ -96,6 +103,34 @@ async def test_killed_between_the_two_writes_of_lowering_the_next_one_converges(
         assert [done.write.step for done in report.done] == [Step.RELEASE]
     assert chat.managers(revision) == []
     assert chat.min_scale(revision) == "0"
+
+
+@pytest.mark.prove
+async def test_a_floor_that_is_held_costs_no_request_and_no_pod(plane: ControlPlane, namespace: str) -> None:
+    chat = Service(plane, namespace)
+    revision = chat.create(max_replicas=3)
+    async with actuator(plane, namespace) as (knative, client):
+        await rounds(knative, {chat.id: 1}, lambda: chat.replicas(revision) == 1)
+        (first,) = pods(plane, namespace)
+        await rounds(knative, {chat.id: 2}, lambda: len(pods(plane, namespace)) == 2)
+        assert first in pods(plane, namespace), "raised by one, the pod that was there was replaced"
+        await asyncio.sleep(5)
+        before = client.requests.copy()
+        begun = time.monotonic()
+        while time.monotonic() - begun < IDLE_S:
+            await knative.carry_out({chat.id: 2})
+            await asyncio.sleep(0.2)
+        made = client.requests - before
+        print(f"a floor held for {IDLE_S:.0f} s, {IDLE_S * 5:.0f} rounds: {sum(made.values())} requests {dict(made)}")
+        assert set(made) <= {"WATCH services", "WATCH revisions", "WATCH podautoscalers", "WATCH deployments"}
+        assert sum(made.values()) <= 4
+        await knative.clear_all()
+
+
+def pods(plane: ControlPlane, namespace: str) -> list[str]:
+    """The pods that are not ending, by uid."""
+    items = plane.get("-n", namespace, "pods")["items"]
+    return [item["metadata"]["uid"] for item in items if "deletionTimestamp" not in item["metadata"]]
 
 
 @pytest.mark.prove

@@ -5,9 +5,9 @@ never touched, and no new Revision is made.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activator_ext.adapters.knative.nudge import Nudger
@@ -40,6 +40,8 @@ from activator_ext.core.model import ServiceId
 AT_ONCE = 8
 # A write whose object changed meanwhile is planned again so often.
 TRIES = 4
+# What failed is tried again so soon at the latest.
+RETRY = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a round did. `waits_for`: resources not listed yet; nothing was done. `faults`: writes that failed."""
+    """What a round did.
+
+    `waits_for`: resources not listed yet; nothing was done. `faults`: what failed; the next round tries it again.
+    `next_at`: when that is due if nothing happens.
+    """
 
     done: tuple[Done, ...] = ()
     nudged: tuple[Key, ...] = ()
@@ -142,6 +148,12 @@ class KnativeActuator:
         """Give up every floor, as by uninstalling: nothing of ours stays on any object."""
         return await self.carry_out({})
 
+    def held(self) -> tuple[tuple[Scheme, Key], ...]:
+        """Every object that has an entry of ours, as far as is known."""
+        seen = self._seen()
+        both = ((Scheme.REVISION, seen.revisions), (Scheme.POD_AUTOSCALER, seen.autoscalers))
+        return tuple((scheme, key) for scheme, objects in both for key in sorted(objects) if objects[key].held)
+
     async def _act(self, planned: Plan, floors: Mapping[ServiceId, int], seen: Seen, scheme: Scheme) -> Report:
         done: list[Done] = []
         faults: list[str] = []
@@ -159,9 +171,11 @@ class KnativeActuator:
         async with asyncio.TaskGroup() as tasks:
             for what in planned.writes:
                 tasks.create_task(make(what))
-            nudges = [tasks.create_task(self._nudge(key)) for key in planned.nudges]
-        faults += [fault for nudge in nudges if (fault := nudge.result()) is not None]
-        return Report(tuple(done), planned.nudges, planned.findings, tuple(faults), (), planned.next_at)
+        faults += self._nudge(planned.nudges)
+        dues = [planned.next_at] if planned.next_at is not None else []
+        dues += [self._clock() + RETRY] if faults else []
+        next_at = min(dues, default=None)
+        return Report(tuple(done), planned.nudges, planned.findings, tuple(faults), (), next_at)
 
     async def _write(
         self, what: Write, floors: Mapping[ServiceId, int], seen: Seen, scheme: Scheme
@@ -186,11 +200,14 @@ class KnativeActuator:
             what = left[0]
         raise AssertionError("unreachable")
 
-    async def _nudge(self, key: Key) -> str | None:
+    def _nudge(self, keys: Iterable[Key]) -> list[str]:
+        """Begin these nudges; what became of earlier ones that failed."""
         if self._nudger is None or not self._leading():
-            return None
-        why = await self._nudger.nudge(key)
-        return f"{key} has no replicas although its min-scale wants some, and a nudge failed: {why}" if why else None
+            return []
+        for key in keys:
+            self._nudger.start(key)
+        told = "{key} has no replicas although its min-scale wants some, and a nudge failed: {why}"
+        return [told.format(key=key, why=why) for key, why in sorted(self._nudger.failed().items())]
 
     def _remember(self, what: Write, written: Mapping[str, Any] | None) -> None:
         now = scaled(written) if written is not None else None

@@ -115,7 +115,7 @@ def plan(
         writes += [_lower(held, kind) for held in _held(objects) if (kind, held.key) not in needed]
     after = _stuck(now, (targets[key] for key in wanted if key in targets), seen.replicas, stuck)
     nudges = tuple(sorted(key for key, state in after.items() if state.next_at <= now))
-    after = {key: _nudged(now, state) if key in nudges else state for key, state in after.items()}
+    after |= {key: _nudged(now, after[key]) for key in nudges}
     next_at = min((state.next_at for state in after.values()), default=None)
     return Plan(tuple(writes), nudges, tuple(findings), after, next_at)
 
@@ -178,7 +178,8 @@ def _wanted(floors: Mapping[ServiceId, int], seen: Seen) -> tuple[dict[Key, int]
                 f"no Revision of {service} has traffic, none was ever ready: `kubectl describe ksvc {routed.key.name}`"
             )
             findings.append(Finding(service, FindingCode.NEVER_READY, text))
-        for key in sorted(found.keys() - seen.revisions.keys()):
+        # Not by the difference of two key views: that walks all Revisions for each service.
+        for key in sorted(key for key in found if key not in seen.revisions):
             text = f"{service} routes to the Revision {key.name}, which is not there"
             findings.append(Finding(service, FindingCode.NO_REVISION, text))
         wanted |= found

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import aiohttp
 import msgspec
+import yaml
 from kubernetes.aio import client as aio  # type: ignore[import-untyped]  # the package ships no types
 from kubernetes.aio import config as aio_config
 from kubernetes.aio.config.incluster_config import (  # type: ignore[import-untyped]  # the package ships no types
@@ -70,6 +71,7 @@ class Client:
     async def close(self) -> None:
         """Close the connections."""
         await self._api.close()
+        await asyncio.sleep(0.01)  # the transports under TLS end in a later round of the event loop
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
         """The object or list at `path`; raises Refused or Unreachable."""
@@ -104,7 +106,10 @@ class Client:
                     await self._renew_login()  # for the next try
                 if answer.status != 200:
                     raise await _refused(request, answer)
-                yield answer.content
+                try:
+                    yield answer.content
+                finally:
+                    _abort(answer)
         except aiohttp.SocketTimeoutError as error:
             raise Silent(f"{request} at {self.server}: nothing came for {silence_s:.0f} s") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -174,7 +179,15 @@ async def _log_in(settings: Any, kubeconfig: str | None) -> None:
             aio_config.load_incluster_config(client_configuration=settings)
         else:
             await aio_config.load_kube_config(kubeconfig, client_configuration=settings, persist_config=False)
-    except (aio_config.ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (
+        aio_config.ConfigException,
+        yaml.YAMLError,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+    ) as error:
         # What is no kubeconfig makes the loader stumble in many ways; its own error is one of them.
         where = kubeconfig or "this pod's service account"
         raise NoCluster(_NO_CLUSTER.format(why=f"{where}: {error}")) from error
@@ -224,6 +237,13 @@ async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
             raise ValueError(f"an answer of more than {most} bytes")
         pieces.append(piece)
     return b"".join(pieces)
+
+
+def _abort(answer: aiohttp.ClientResponse) -> None:
+    """End a stream that is not over at once: TLS would wait half a minute for the other side's farewell."""
+    connection = answer.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 def _why(error: BaseException) -> str:

@@ -7,7 +7,7 @@ the follower's clock, and a leader stops leading sooner after its last renewal t
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -45,6 +45,25 @@ class Lead:
 def boot_time_s() -> float:
     """A clock that never steps, and that goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+async def anyone_leads(client: Client, key: Key, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> bool:
+    """Whether somebody keeps the lease at `key`: seen by whether it is renewed within its own duration, 15 s.
+
+    For who acts only where no leader lives. Raises Refused, Unreachable.
+    """
+    path = LEASES.path(key.namespace, key.name)
+    try:
+        first = await client.get(path)
+        if not _spec(first).get("holderIdentity"):
+            return False
+        await sleep(float(_spec(first).get("leaseDurationSeconds") or Terms().lease_s))
+        second = await client.get(path)
+    except Refused as refused:
+        if refused.missing:
+            return False
+        raise
+    return bool(_spec(second).get("holderIdentity")) and _version(first) != _version(second)
 
 
 class Leader:

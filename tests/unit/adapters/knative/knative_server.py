@@ -40,6 +40,7 @@ class KnativeServer(ApiServer):
     version_label: str = "1.23.0"
     writes: int = 0
     fail_before: int = 0
+    refuse_all: bool = False
     cut_after: int = 0
     at: str = "2026-11-30T08:00:00Z"
 
@@ -108,7 +109,7 @@ class KnativeServer(ApiServer):
 
     async def _write(self, request: web.Request, resource: Resource, name: str) -> web.StreamResponse:
         self.writes += 1
-        if self.writes == self.fail_before:
+        if self.refuse_all or self.writes == self.fail_before:
             return _status(500, "InternalError")
         known = self.collections[resource.plural].objects.get(name)
         body = json.loads(await request.text())

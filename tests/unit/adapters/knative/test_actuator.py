@@ -27,11 +27,13 @@ class Nudges(Nudger):
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.why: str | None = None
+        self.whys: dict[Key, str] = {}
 
-    async def nudge(self, revision: Key) -> str | None:
+    def start(self, revision: Key) -> None:
         self.asked.append(revision.name)
-        return self.why
+
+    def failed(self) -> dict[Key, str]:
+        return self.whys
 
 
 class Here:
@@ -151,6 +153,7 @@ async def test_a_write_that_fails_is_told_and_tried_in_the_next_round(tmp_path: 
         report = await here.knative.carry_out({CHAT: 1})
         assert report.done == ()
         assert "500 InternalError: told to" in report.faults[0]
+        assert report.next_at == T0 + timedelta(seconds=5)
         assert len((await here.knative.carry_out({CHAT: 1})).done) == 1
 
 
@@ -190,10 +193,11 @@ async def test_a_floor_that_is_not_heeded_is_nudged_and_a_failing_nudge_told(tmp
             report = await here.knative.carry_out({CHAT: 1})
             assert report.next_at == T0 + timedelta(seconds=2)
             here.now = T0 + timedelta(seconds=2)
-            here.nudges.why = "activator:80: refused"
+            here.nudges.whys = {Key("team-a", R1): "activator:80: refused"}
             report = await here.knative.carry_out({CHAT: 1})
             assert here.nudges.asked == [R1]
             assert "a nudge failed: activator:80: refused" in report.faults[0]
+            here.nudges.whys = {}
             here.server.add(DEPLOYMENTS, deployment(R1, 1))
             await here.until(lambda: here.knative.deployments.objects[Key("team-a", f"{R1}-deployment")] == 1)
             here.now += timedelta(minutes=5)

@@ -18,12 +18,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse | None]]
 class ApiServer:
     """`objects` by name, one namespace. `faults`: each is asked first, once; one that returns None lets it pass.
 
-    `watches`: open watches; `script` of a watch is sent before anything else.
+    `log`: every event, for watches that begin at an older version; `queues`: the open watches.
     """
 
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     faults: list[Handler] = field(default_factory=list)
     seen: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    log: list[tuple[int, bytes]] = field(default_factory=list)
     queues: list[asyncio.Queue[bytes | None]] = field(default_factory=list)
     version: int = 100
     oldest: int = 0
@@ -45,7 +46,10 @@ class ApiServer:
         self.tell("DELETED", gone)
 
     def tell(self, kind: str, value: Any) -> None:
-        self.say(json.dumps({"type": kind, "object": value}).encode() + b"\n")
+        line = json.dumps({"type": kind, "object": value}).encode() + b"\n"
+        if kind != "BOOKMARK":
+            self.log.append((int(value["metadata"]["resourceVersion"]), line))
+        self.say(line)
 
     def say(self, data: bytes | None) -> None:
         """Bytes to every watch; None ends them."""
@@ -82,9 +86,9 @@ class ApiServer:
             await answer.write(json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n")
             return answer
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        for value in self.objects.values():
-            if int(value["metadata"]["resourceVersion"]) > since:
-                queue.put_nowait(json.dumps({"type": "MODIFIED", "object": value}).encode() + b"\n")
+        for version, line in self.log:
+            if version > since:
+                queue.put_nowait(line)
         self.queues.append(queue)
         try:
             while (data := await queue.get()) is not None:

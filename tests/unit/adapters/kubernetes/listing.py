@@ -18,7 +18,7 @@ async def main() -> None:
     process = psutil.Process(os.getpid())
     async with await Client.connect() as client:
         with contextlib.suppress(Exception):
-            await client.get("/api/v1/warm-up")
+            await client.get("/api/v1/warm-up", {"limit": "1"})
         gc.collect()
         before = process.memory_info().rss
         watched = Watched(client, REVISIONS, scaled)

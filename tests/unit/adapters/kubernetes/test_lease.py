@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from activator_ext.adapters.kubernetes.client import Client
 from activator_ext.adapters.kubernetes.faults import Refused, Unreachable
-from activator_ext.adapters.kubernetes.lease import Leader, Terms
+from activator_ext.adapters.kubernetes.lease import Leader, Terms, anyone_leads
 from activator_ext.adapters.kubernetes.resource import Key
 
 KEY = Key("pilotlight", "controller")
@@ -163,6 +163,30 @@ async def test_a_renewal_whose_answer_was_lost_is_found_out() -> None:
     await here.all["a"].step()
     assert here.leading == ["a"]
     assert here.leases.version == 3
+
+
+@pytest.mark.parametrize(
+    ("what", "leads"), [("renews", True), ("dead", False), ("given up", False), ("none", False), ("ends", False)]
+)
+async def test_whether_anyone_leads_is_seen_by_renewals(what: str, leads: bool) -> None:
+    here = Here("a")
+    if what != "none":
+        await here.all["a"].step()
+    assert what == "none" or here.leases.lease is not None
+    if what == "given up" and here.leases.lease is not None:
+        here.leases.lease["spec"]["holderIdentity"] = ""
+    slept = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        here.now_s += 4
+        if what == "renews":
+            await here.all["a"].step()
+        if what == "ends":
+            here.leases.lease = None
+
+    assert await anyone_leads(cast("Client", here.leases), KEY, sleep=sleep) is leads
+    assert slept == ([] if what in ("none", "given up") else [15])
 
 
 def test_the_terms_keep_two_from_leading() -> None:
