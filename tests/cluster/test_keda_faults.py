@@ -97,6 +97,20 @@ async def test_no_scaler_at_zero_stays_zero_and_a_floor_of_1_meanwhile_is_carrie
         print(f"\nback with floor 1: replicas 1 after {await rig.replicas(1):.1f} s (poll 2 s)")
 
 
+async def test_a_scaler_that_comes_after_its_scaled_object(rig: Rig, tmp_path: Path) -> None:
+    scaler = Alone(rig, tmp_path)
+    scaler.floor(0)
+    rig.create()
+    trouble = await rig.standing(Standing.KEDA_TROUBLE)
+    assert "no metric specs returned from scalers" in trouble.message
+    await rig.stays(1, for_s=20)  # as KServe made it
+    try:
+        await scaler.begin()
+        print(f"\nscaler there 20 s after its ScaledObject: heard, at zero after {await rig.replicas(0):.1f} s")
+    finally:
+        await scaler.end(signal.SIGKILL)
+
+
 class Wire:
     """A TCP proxy before one or more scalers: as a Service it takes one that is there, as a bad network it cuts."""
 

@@ -16,10 +16,14 @@ from activator_ext.core.model import ServiceId
 STALE_AFTER = timedelta(seconds=60)
 """A source not heard for so long is silent: its open floors are unknown from then on, timed ones end at their time."""
 
+END_GRACE = timedelta(seconds=5)
+"""How long after its end a floor still holds: so long its source has to say what comes next, an idle keep for instance.
+Without it a sync of the HPA that falls between an end and the next telling takes replicas away that are wanted on."""
+
 
 @dataclass(frozen=True, slots=True)
 class KnownFloor:
-    """`replicas` ≥ 0 until an instant (exclusive; None: open), when it becomes 0."""
+    """`replicas` ≥ 0 until an instant (None: open); END_GRACE after it 0, unless told otherwise meanwhile."""
 
     replicas: int
     until: datetime | None = None
@@ -39,7 +43,7 @@ def floor_at(now: datetime, service: ServiceId, known: KnownFloor | None, heard_
     silent = now - heard_at > STALE_AFTER
     if known is not None and known.until is not None:
         # An end that was announced holds without its source, too.
-        return known.replicas if now < known.until else 0
+        return known.replicas if now < known.until + END_GRACE else 0
     if silent:
         return Unknown(
             f"the source of floors is silent for {(now - heard_at).total_seconds():.0f} s (asked: {service})"
@@ -63,7 +67,7 @@ class Floors:
         self._changes: WeakValueDictionary[ServiceId, asyncio.Event] = WeakValueDictionary()
 
     def tell(self, floors: Mapping[ServiceId, KnownFloor], *, forever: bool = False) -> None:
-        """Replace all floors by these. `forever`: they hold without being told again (a file that stays)."""
+        """Replace all floors by these. `forever`: also when not told again (a file, a controller in this process)."""
         before, self._known = self._known, dict(floors)
         self._heard_at, self._forever = self._clock(), forever
         for service, change in [*self._changes.items()]:
@@ -90,5 +94,5 @@ class Floors:
         known = self._known.get(service)
         if known is None or known.until is None:
             return most_s
-        left_s = (known.until - self._clock()).total_seconds()
+        left_s = (known.until + END_GRACE - self._clock()).total_seconds()
         return min(left_s, most_s) if left_s > 0 else most_s

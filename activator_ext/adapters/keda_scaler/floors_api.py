@@ -9,7 +9,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import httpx
-from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
 
 from activator_ext.adapters.keda_scaler.answers import MAX_REPLICAS
 from activator_ext.adapters.keda_scaler.floors import Floors, KnownFloor
@@ -96,9 +96,8 @@ class ControllerFloors:
         if not response.is_success:
             return f"it answers {response.status_code}"
         try:
-            statuses = _STATUSES.validate_json(response.content)
-            known = {ServiceId.parse(status.service): _known(status) for status in statuses}
-        except (ValidationError, ValueError):
+            known = floors_of(response.content)
+        except ValueError:
             return "its answer is not that of this version of pilotlight: run the same version there and here"
         self._floors.tell(known)
         return ""
@@ -109,8 +108,12 @@ class ControllerFloors:
         return {"authorization": f"Bearer {self._token_file.read_text(encoding='ascii').strip()}"}
 
 
-def _known(status: _Status) -> KnownFloor:
-    return KnownFloor(status.floor, status.floor_until)
+def floors_of(answer: bytes) -> dict[ServiceId, KnownFloor]:
+    """The floors in an answer of /v1/services. Raises ValueError."""
+    return {
+        ServiceId.parse(status.service): KnownFloor(status.floor, status.floor_until)
+        for status in _STATUSES.validate_json(answer)
+    }
 
 
 def _trusted(ca_file: Path | None) -> ssl.SSLContext:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from activator_ext.adapters.kubernetes.client import Client
 from activator_ext.adapters.kubernetes.faults import Refused
 from activator_ext.adapters.kubernetes.resource import Json, Resource
-from activator_ext.adapters.standard.actuator import Api
 from activator_ext.adapters.standard.objects import (
     AUTOSCALERS,
     DEPLOYMENTS,
@@ -22,29 +22,29 @@ from activator_ext.core.model import ServiceId
 _T = TypeVar("_T")
 
 
-async def look(api: Api, service: ServiceId) -> tuple[Inference, Seen] | None:
+async def look(client: Client, service: ServiceId) -> tuple[Inference, Seen] | None:
     """The InferenceService and its surroundings, None if there is none. Raises Refused, Unreachable."""
-    found = await _get(api, INFERENCE_SERVICES.path(service.namespace, service.name))
+    found = await _get(client, INFERENCE_SERVICES.path(service.namespace, service.name))
     if found is None:
         return None
     kept = inference(found)
-    deployment = await _get(api, DEPLOYMENTS.path(service.namespace, kept.deployment))
+    deployment = await _get(client, DEPLOYMENTS.path(service.namespace, kept.deployment))
     return kept, Seen(
         deployment=deployment is not None,
-        scaled=await _list(api, SCALED_OBJECTS, service.namespace, scaled),
-        autoscalers=await _list(api, AUTOSCALERS, service.namespace, autoscaler),
+        scaled=await _list(client, SCALED_OBJECTS, service.namespace, scaled),
+        autoscalers=await _list(client, AUTOSCALERS, service.namespace, autoscaler),
     )
 
 
-async def _get(api: Api, path: str) -> Json | None:
+async def _get(client: Client, path: str) -> Json | None:
     try:
-        return await api.get(path)
+        return await client.get(path)
     except Refused as error:
         if error.missing:
             return None
         raise
 
 
-async def _list(api: Api, resource: Resource, namespace: str, keep: Callable[[Json], _T]) -> tuple[_T, ...]:
-    listed = await api.get(resource.path(namespace))
+async def _list(client: Client, resource: Resource, namespace: str, keep: Callable[[Json], _T]) -> tuple[_T, ...]:
+    listed = await client.get(resource.path(namespace))
     return tuple(keep(item) for item in listed.get("items") or ())

@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from activator_ext.adapters.kubernetes.resource import Json
 from activator_ext.adapters.standard.objects import (
     APPLIED,
     INFERENCE_SERVICES,
@@ -56,6 +58,12 @@ class Settings:
     cooldown_s: int = 10
     exact_hpa: bool = False
     prometheus: Mapping[str, Prometheus] = field(default_factory=dict)
+
+
+def takes_tolerance(version: Json) -> bool:
+    """Whether an API server of this /version lets an HPA set its tolerance: by default since 1.35 (KEP 4951)."""
+    digits = re.match(r"\d+", str(version.get("minor", "")))  # GKE and EKS write 35+
+    return str(version.get("major")) == "1" and digits is not None and int(digits[0]) >= 35
 
 
 def name_of(service: Inference) -> str:

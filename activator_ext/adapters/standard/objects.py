@@ -71,7 +71,7 @@ def inference(value: Json) -> Inference:
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """One ScaledObject. `target` is the name of the Deployment it scales, None where it scales something else."""
+    """One ScaledObject. `target`: the Deployment it scales, None where that is something else; `spec` of ours only."""
 
     name: str
     target: str | None
@@ -89,12 +89,13 @@ def scaled(value: Json) -> Scaled:
     """From a ScaledObject's JSON. `trouble`: what KEDA says in its condition Ready, where that is False."""
     metadata, spec = value["metadata"], value.get("spec") or {}
     annotations = metadata.get("annotations") or {}
+    ours = (metadata.get("labels") or {}).get(MANAGED_BY) == OURS
     return Scaled(
         name=metadata["name"],
         target=_deployment(spec.get("scaleTargetRef") or {}),
-        ours=(metadata.get("labels") or {}).get(MANAGED_BY) == OURS,
+        ours=ours,
         owners=frozenset(owner["uid"] for owner in metadata.get("ownerReferences") or ()),
-        spec=spec,
+        spec=spec if ours else {},
         generation=metadata.get("generation", 0),
         applied=annotations.get(APPLIED, ""),
         paused=any(annotations.get(key, "false") != "false" for key in PAUSED),

@@ -137,13 +137,18 @@ def _other(service: Inference, seen: Seen) -> str | None:
     target = service.deployment
     mine = name_of(service)
     for each in seen.scaled:
-        if each.target == target and not each.ours and not each.deleting:
+        if each.target == target and not each.deleting and not _of(service, each):
             return f"ScaledObject {each.name} scales {target} too: delete it, or leave the service to it (class keda)"
     for hpa in seen.autoscalers:
         if hpa.target == target and not _by_keda_for_us(hpa, mine, seen):
             by = f" of {hpa.owner}" if hpa.owner else ""
             return f"HorizontalPodAutoscaler {hpa.name}{by} scales {target} too: delete it"
     return None
+
+
+def _of(service: Inference, each: Scaled) -> bool:
+    """Whether a ScaledObject is the one of this service; a copy of it that somebody made is not."""
+    return each.ours and (service.uid in each.owners or each.name == name_of(service))
 
 
 def _by_keda_for_us(hpa: Autoscaler, mine: str, seen: Seen) -> bool:

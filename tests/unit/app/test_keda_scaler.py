@@ -3,14 +3,20 @@
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
+from activator_ext.adapters.keda_scaler.floors import KnownFloor
+from activator_ext.adapters.keda_scaler.floors_api import floors_of
 from activator_ext.app.cli import app
+from activator_ext.app.views import ReasonView, ServiceStatus
+from activator_ext.core.model import ServiceId, Warmth
 
 FLOORS = "floors: {team-a/chat: 2}\n"
 
@@ -80,3 +86,31 @@ def test_it_serves_and_ends_in_order(floors: Path, number: signal.Signals) -> No
 
         assert process.wait(30) == 0
         assert process.stderr.read() == ""
+
+
+def test_a_services_status_is_what_the_scaler_reads() -> None:
+    reason = ReasonView(code="hold-active", text="hold")
+    status = ServiceStatus(
+        service="team-a/chat",
+        warmth=Warmth.COLD,
+        replicas=(),
+        floor=2,
+        floor_until=datetime(2026, 12, 1, 18, tzinfo=UTC),
+        reason=reason,
+        demands=(),
+        waiting=None,
+        running=None,
+        stage=None,
+        eta_at=None,
+        next_warm_at=None,
+        lead_time_s=1.0,
+        lead_times=(),
+        last_failure=None,
+        last_start_id=None,
+        min=0,
+        max=3,
+    )
+
+    (known,) = floors_of(TypeAdapter(list[ServiceStatus]).dump_json([status])).items()
+
+    assert known == (ServiceId("team-a", "chat"), KnownFloor(2, datetime(2026, 12, 1, 18, tzinfo=UTC)))

@@ -1,6 +1,10 @@
 """What a floor is for the HPA, proven on the HPA's own arithmetic; and what a trigger's metadata may ask for."""
 
+import re
+from pathlib import Path
+
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,6 +75,28 @@ def test_it_comes_to_rest_in_one_step(floor: int, current: int) -> None:
     wanted = wanted_by_hpa(metric_value(floor), current)
 
     assert wanted_by_hpa(metric_value(floor), wanted) == wanted
+
+
+HOW_TO = (Path(__file__).resolve().parents[4] / "docs" / "how-to" / "keda.md").read_text()
+
+
+def test_the_how_to_shows_the_values() -> None:
+    rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| (\d+) \| (\d+) \| (\d+) \|$", HOW_TO, re.MULTILINE)
+
+    assert [row[0] for row in rows] == ["9", "10", "11", "20"]
+    for floor, value, *wanted in rows:
+        assert float(value) == metric_value(int(floor))
+        currents = (int(floor) - 1, int(floor) + 1, 2 * int(floor))
+        assert [wanted_by_hpa(float(value), current) for current in currents] == [int(each) for each in wanted]
+    assert all(metric_value(floor) == floor for floor in range(1, 9))
+
+
+def test_the_how_tos_scaled_object_is_answered() -> None:
+    (shown,) = re.findall(r"```yaml\n(apiVersion: keda.sh/v1alpha1\nkind: ScaledObject\n.*?)```", HOW_TO, re.DOTALL)
+    scaled_object = yaml.safe_load(shown)
+    metadata = scaled_object["spec"]["triggers"][0]["metadata"]
+
+    assert question(ScaledObjectRef("chat-prewarm", "team-a", metadata)) == Question(ServiceId("team-a", "chat"))
 
 
 def test_no_floor_is_no_metric() -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from activator_ext.adapters.keda_scaler.floors import STALE_AFTER, Floors, KnownFloor, Unknown, floor_at
+from activator_ext.adapters.keda_scaler.floors import END_GRACE, STALE_AFTER, Floors, KnownFloor, Unknown, floor_at
 from activator_ext.core.model import ServiceId
 
 NOW = datetime(2026, 12, 1, 9, 0, tzinfo=UTC)
@@ -20,7 +20,8 @@ LATER, EARLIER = NOW + timedelta(minutes=5), NOW - timedelta(minutes=5)
         (KnownFloor(2), JUST, 2),
         (KnownFloor(0), JUST, 0),
         (KnownFloor(2, LATER), JUST, 2),
-        (KnownFloor(2, NOW), JUST, 0),
+        (KnownFloor(2, NOW), JUST, 2),
+        (KnownFloor(2, NOW - END_GRACE), JUST, 0),
         (KnownFloor(2, EARLIER), JUST, 0),
         (KnownFloor(2, LATER), LONG_AGO, 2),
         (KnownFloor(2, EARLIER), LONG_AGO, 0),
@@ -83,9 +84,10 @@ async def test_a_change_is_set_by_another_value_and_not_by_the_same_again() -> N
     ("known", "ends_s"),
     [
         (KnownFloor(1), 30.0),
-        (KnownFloor(1, NOW + timedelta(seconds=5)), 5.0),
+        (KnownFloor(1, NOW + timedelta(seconds=5)), 10.0),
+        (KnownFloor(1, NOW), 5.0),
         (KnownFloor(1, LATER), 30.0),
-        (KnownFloor(1, NOW), 30.0),
+        (KnownFloor(1, NOW - END_GRACE), 30.0),
         (None, 30.0),
     ],
 )

@@ -56,7 +56,7 @@ async def test_floors_come_with_their_ends(controller: Controller, url: str) -> 
         await api.ask()
         assert floors.of(CHAT) == 1
 
-        controller.body = [{"service": "team-a/chat", "floor": 3, "floor_until": "2026-12-01T09:00:00Z"}]
+        controller.body = [{"service": "team-a/chat", "floor": 3, "floor_until": "2026-12-01T08:59:00Z"}]
         await api.ask()
         assert floors.of(CHAT) == 0
 

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 import grpc
 import grpc.aio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from activator_ext.adapters.keda_scaler import service as service_module
 from activator_ext.adapters.keda_scaler.floors import Floors, KnownFloor
@@ -126,7 +128,22 @@ async def test_a_scaled_objects_fifth_stream_ends_its_first_cleanly(scaler: Scal
         call.cancel()
 
 
-async def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"), st.integers(0, 9)), max_size=60))
+def test_streams_are_counted_whatever_comes_and_goes(steps: list[tuple[bool, str, int]]) -> None:
+    streams = service_module.Streams(most=5, most_each=2)
+    running: list[tuple[str, asyncio.Event]] = []
+    for begins, ref, which in steps:
+        if begins:
+            ended = streams.begin(ref)
+            running += [(ref, ended)] if ended is not None else []
+        elif running:
+            streams.end(*running.pop(which % len(running)))
+        wanted = [ref for ref, ended in running if not ended.is_set()]
+        assert streams.count == len(wanted) <= 5
+        assert all(wanted.count(ref) <= 2 for ref in "abc")
+
+
+async def test_streams_are_bounded() -> None:
     streams = service_module.Streams(most=2)
     first, second = streams.begin("a"), streams.begin("b")
     assert first is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from activator_ext.adapters.standard.manifest import Authentication, Prometheus, Settings, manifest
+from activator_ext.adapters.standard.manifest import Authentication, Prometheus, Settings, manifest, takes_tolerance
 from activator_ext.adapters.standard.objects import Inference, autoscaler, inference, scaled
 from activator_ext.adapters.standard.plan import Plan, Seen, Standing, plan
 
@@ -93,6 +93,8 @@ REBORN["metadata"]["uid"] = "uid-2"
 ANNOTATED = isvc(None)
 ANNOTATED["metadata"]["annotations"][MODE] = "RawDeployment"
 
+COPY = ours(metadata={"name": "copy", "ownerReferences": []})
+
 ROWS = [
     Row("first seen", decided(), Standing.SCALED, "is made", applies=True),
     Row("made", decided(None, [ours()]), Standing.SCALED, "scales it to the floor"),
@@ -124,6 +126,7 @@ ROWS = [
     Row(
         "one came beside ours", decided(None, [ours(), theirs()]), Standing.CONFLICT, "mine", removes=("chat-prewarm",)
     ),
+    Row("a copy of ours", decided(None, [COPY]), Standing.CONFLICT, "ScaledObject copy scales chat-predictor too"),
     Row("one for another kind", decided(None, [theirs(kind="StatefulSet")]), Standing.SCALED, "is made", applies=True),
     Row("one for another service", decided(None, [theirs("embed-predictor")]), Standing.SCALED, "made", applies=True),
     Row("someone's HPA", decided(None, [], [hpa()]), Standing.CONFLICT, "HorizontalPodAutoscaler hpa scales"),
@@ -268,6 +271,22 @@ def test_bounds(predictor: dict[str, Any], policy: int | None, least: int, most:
     spec = manifest(kept(isvc(**predictor)), SETTINGS, policy)["spec"]
 
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (least, most)
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "takes"),
+    [
+        ("1", "35", True),
+        ("1", "36+", True),
+        ("1", "34", False),
+        ("1", "9", False),
+        ("1", "", False),
+        ("2", "35", False),
+    ],
+)
+def test_which_api_servers_take_a_tolerance(major: str, minor: str, takes: bool) -> None:
+    assert takes_tolerance({"major": major, "minor": minor, "gitVersion": "v"}) is takes
+    assert takes_tolerance({}) is False
 
 
 def test_names_are_labels_and_never_shared() -> None:
