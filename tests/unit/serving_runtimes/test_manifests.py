@@ -2,6 +2,7 @@
 
 import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,8 @@ def test_the_containerfile_copies_what_build_gathers() -> None:
             for source in line.split()[1:-1]:
                 assert source.split("/")[0] in build, source
     assert f'ENTRYPOINT ["{CONTAINER["command"][0]}"]' in text
-    assert f"/usr/local/bin/{CONTAINER['command'][0]}" in (HOME / "install.sh").read_text()
+    project = tomllib.loads((HOME.parent / "pyproject.toml").read_text())["project"]
+    assert project["scripts"][CONTAINER["command"][0]] == "runtime.host.dedicated:main", "pip writes it"
     assert f"PILOTLIGHT_ROOT={ROOT}" in text
     assert "USER 10001:0" in text
 
