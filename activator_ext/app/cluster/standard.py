@@ -61,12 +61,13 @@ class StandardMode:
 
     async def carry_out(self, wanted: Mapping[ServiceId, Wanted]) -> tuple[str, ...]:
         """Tell all floors; look at those services of which something changed. What failed, in words."""
-        self._floors.tell(
-            {service: KnownFloor(each.floor.replicas, each.floor.until) for service, each in wanted.items()}
-        )
+        known = {service: KnownFloor(each.floor.replicas, each.floor.until) for service, each in wanted.items()}
+        # For good: while nothing changes, the loop sleeps for minutes and tells nothing.
+        self._floors.tell(known, forever=True)
         for gone in self._done.keys() - wanted.keys():
             del self._done[gone]
             self.standing.pop(gone, None)
+            self._actuator.forget(gone)
         if self._settings is None or not self._leading():
             return ()
         now = self._clock()

@@ -1,0 +1,29 @@
+"""Standard mode in the loop: what the scaler answers while nothing happens, and what is forgotten with a service."""
+
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+from activator_ext.adapters.keda_scaler.floors import Floors
+from activator_ext.adapters.kubernetes.client import Client
+from activator_ext.adapters.standard.objects import Inference
+from activator_ext.app.cluster.standard import StandardMode, Wanted
+from activator_ext.core.model import Floor, Reason, ReasonCode, ServiceId
+
+CHAT = ServiceId("team-a", "chat")
+WANTED = {
+    CHAT: Wanted(
+        Inference(CHAT, "uid", standard=True, autoscaler="external", stated=True, least=0, most=3),
+        Floor(1, None, Reason(ReasonCode.NO_DEMAND)),
+        most=3,
+    )
+}
+
+
+async def test_a_floor_stays_known_as_long_as_nothing_changes() -> None:
+    now = [datetime(2026, 12, 1, 9, tzinfo=UTC)]
+    floors = Floors(lambda: now[0])
+    mode = StandardMode(cast("Client", None), floors, None, leading=lambda: False, clock=lambda: now[0])
+    await mode.carry_out(WANTED)
+    now[0] += timedelta(minutes=30)  # the loop sleeps until something happens
+
+    assert floors.of(CHAT) == 1
