@@ -446,3 +446,34 @@ def test_pod_times() -> None:
     assert start.pod.gone_at is not None
     assert start.pod.leaving_at is not None
     assert start.pod.gone_at - start.pod.leaving_at == timedelta(seconds=31)
+
+
+@pytest.mark.parametrize(
+    ("said", "took_s", "size_bytes", "present"),
+    [
+        pytest.param('Successfully pulled image "r/v:1" in 12.345678901s', 12.345678901, None, False, id="1.26"),
+        pytest.param(
+            'Successfully pulled image "r/v:1" in 3.5s (1m3.5s including waiting)', 63.5, None, False, id="1.28"
+        ),
+        pytest.param(
+            'Successfully pulled image "r/v:1" in 1m2s (1m2.5s including waiting). Image size: 9000000000 bytes.',
+            62.5,
+            9_000_000_000,
+            False,
+            id="1.30 and later",
+        ),
+        pytest.param('Container image "r/v:1" already present on machine', 0, None, True, id="present, to 1.34"),
+        pytest.param(
+            'Container image "r/v:1" already present on machine and can be accessed by the pod',
+            0,
+            None,
+            True,
+            id="1.35",
+        ),
+    ],
+)
+def test_words_of_kubelets(said: str, took_s: float, size_bytes: int | None, present: bool) -> None:
+    seen = told(pod(None, SCHEDULED), event("Pulled", said, 99))
+    assert seen.pull is not None
+    assert seen.pull.took_s == pytest.approx(took_s)
+    assert (seen.pull.size_bytes, seen.pull.present, seen.pull.at) == (size_bytes, present, at(99))
