@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from activator_ext.adapters.kubernetes.resource import Json
 from activator_ext.adapters.standard.objects import (
@@ -30,6 +30,16 @@ class Authentication:
 
     name: str
     kind: str = "TriggerAuthentication"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`NAME`, of each service's namespace, or `cluster/NAME`, of all. Raises ValueError."""
+        scope, slash, name = text.rpartition("/")
+        if not name or (slash and scope != "cluster"):
+            raise ValueError(
+                f"{text!r} is no TriggerAuthentication: write NAME, or cluster/NAME for one of the cluster"
+            )
+        return cls(name, "ClusterTriggerAuthentication" if slash else "TriggerAuthentication")
 
 
 @dataclass(frozen=True, slots=True)

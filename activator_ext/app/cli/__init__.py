@@ -429,7 +429,7 @@ def keda_scaler(
         "pilotlight controller",
         "pilotlight controller --namespace team-a --kubeconfig ~/.kube/config",
         "pilotlight controller --keda-listen 0.0.0.0:9090 --scaler-address pilotlight.pilotlight:9090 "
-        "--tls-cert tls.crt --tls-key tls.key --client-ca ca.crt",
+        "--tls-cert tls.crt --tls-key tls.key --client-ca ca.crt --scaler-auth cluster/pilotlight",
     ),
 )
 @told
@@ -452,6 +452,12 @@ def controller(
     scaler_address: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="The same place as KEDA reaches it: ScaledObjects are made with it."),
+    ] = None,
+    scaler_auth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[cluster/]NAME", help="(Cluster)TriggerAuthentication with KEDA's certificate for the scaler."
+        ),
     ] = None,
     tls_cert: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Certificate that KEDA is shown.", parser=_path)
@@ -479,6 +485,7 @@ def controller(
         activator=activator,
         keda_listen=keda_listen,
         scaler_address=scaler_address,
+        scaler_auth=scaler_auth,
         tls_files=(tls_cert, tls_key, client_ca),
         plain=plain,
     )

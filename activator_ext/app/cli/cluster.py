@@ -5,6 +5,7 @@ from pathlib import Path
 import typer
 
 from activator_ext.adapters.kubernetes.resource import Key
+from activator_ext.adapters.standard.manifest import Authentication
 from activator_ext.app.cli.failures import CliError
 from activator_ext.app.cli.keda import tls_of
 from activator_ext.app.cluster.run import CannotRun, Options, run
@@ -21,6 +22,7 @@ def controller(
     activator: str,
     keda_listen: str | None,
     scaler_address: str | None,
+    scaler_auth: str | None,
     tls_files: tuple[Path | None, Path | None, Path | None],
     plain: bool,
 ) -> None:
@@ -31,15 +33,19 @@ def controller(
         raise CliError(
             f"the state directory {state} cannot be made: {error.strerror}; name another by --state"
         ) from error
+    tls = tls_of(*tls_files)
+    if tls is not None and scaler_address is not None and scaler_auth is None:
+        raise typer.BadParameter("with TLS, KEDA needs a certificate too: name it by --scaler-auth")
     options = Options(
         kubeconfig=kubeconfig,
         namespace=namespace,
         history=state / "cluster.sqlite3",
         activator=activator,
         keda_listen=keda_listen,
-        tls=tls_of(*tls_files),
+        tls=tls,
         plain=plain,
         scaler_address=scaler_address,
+        scaler_authentication=None if scaler_auth is None else _authentication(scaler_auth),
         lease=None if lease is None else _lease(lease),
     )
     try:
@@ -57,6 +63,13 @@ def uninstall(*, kubeconfig: Path | None, namespace: str, lease: str | None) -> 
     typer.echo(
         f"floors given up: {removed.floors}, ScaledObjects removed: {removed.scaled_objects}; nothing of ours stays"
     )
+
+
+def _authentication(text: str) -> Authentication:
+    try:
+        return Authentication.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _lease(text: str) -> Key:

@@ -17,10 +17,10 @@ from activator_ext.adapters.knative.actuator import KnativeActuator
 from activator_ext.adapters.knative.nudge import IN_CLUSTER, Nudger
 from activator_ext.adapters.kubernetes.client import Client
 from activator_ext.adapters.kubernetes.events import Events
-from activator_ext.adapters.kubernetes.faults import NoCluster
+from activator_ext.adapters.kubernetes.faults import ApiFault, NoCluster
 from activator_ext.adapters.kubernetes.lease import Leader
 from activator_ext.adapters.kubernetes.resource import Key
-from activator_ext.adapters.standard.manifest import Settings
+from activator_ext.adapters.standard.manifest import Authentication, Settings, takes_tolerance
 from activator_ext.app.cluster.learned import Learned
 from activator_ext.app.cluster.loop import ClusterController
 from activator_ext.app.cluster.sight import Sight
@@ -37,8 +37,8 @@ class CannotRun(Exception):
 class Options:
     """`namespace` "": all. `keda_listen` None: no scaler. `scaler_address`: the scaler as KEDA reaches it.
 
-    Without that address no ScaledObject is made; who makes them by hand still gets floors. `lease`: which of several
-    controllers acts; None: this one, and there must be no other.
+    Without that address no ScaledObject is made; who makes them by hand still gets floors. `scaler_authentication`:
+    what they name for TLS. `lease`: which of several controllers acts; None: this one, and there must be no other.
     """
 
     kubeconfig: Path | None = None
@@ -49,6 +49,7 @@ class Options:
     tls: TlsFiles | None = None
     plain: bool = False
     scaler_address: str | None = None
+    scaler_authentication: Authentication | None = None
     lease: Key | None = None
 
 
@@ -82,6 +83,17 @@ async def _run(options: Options) -> None:
         await asyncio.gather(work, return_exceptions=True)
 
 
+async def _scaling(client: Client, options: Options) -> Settings | None:
+    """How ScaledObjects are made, None where none are."""
+    if options.scaler_address is None:
+        return None
+    try:
+        exact = takes_tolerance(await client.get("/version"))
+    except ApiFault:
+        exact = False  # as every API server takes them; decided anew when the controller begins again
+    return Settings(options.scaler_address, options.scaler_authentication, exact_hpa=exact)
+
+
 async def _work(options: Options, client: Client, history: History, nudger: Nudger, floors: Floors) -> None:
     woken: list[ClusterController] = []
 
@@ -99,7 +111,7 @@ async def _work(options: Options, client: Client, history: History, nudger: Nudg
     events = Events(client, clock=_now)
     sight = Sight(client, namespace=options.namespace, changed=changed, clock=_now)
     knative = KnativeActuator(client, nudger, namespace=options.namespace, leading=leading, changed=changed, clock=_now)
-    settings = Settings(options.scaler_address) if options.scaler_address is not None else None
+    settings = await _scaling(client, options)
     standard = StandardMode(client, floors, settings, leading=leading, clock=_now)
     controller = ClusterController(
         client=client,

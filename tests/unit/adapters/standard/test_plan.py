@@ -274,6 +274,24 @@ def test_bounds(predictor: dict[str, Any], policy: int | None, least: int, most:
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("keda", Authentication("keda")),
+        ("cluster/keda", Authentication("keda", "ClusterTriggerAuthentication")),
+        ("", None),
+        ("cluster/", None),
+        ("team-a/keda", None),
+    ],
+)
+def test_authentications_as_they_are_written(text: str, found: Authentication | None) -> None:
+    if found is None:
+        with pytest.raises(ValueError, match="write NAME, or cluster/NAME"):
+            Authentication.parse(text)
+    else:
+        assert Authentication.parse(text) == found
+
+
+@pytest.mark.parametrize(
     ("major", "minor", "takes"),
     [
         ("1", "35", True),
