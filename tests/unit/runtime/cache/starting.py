@@ -127,8 +127,8 @@ class Machine:
         await self.shelf.close()
 
 
-async def until(seen: Callable[[], bool]) -> None:
-    """Return once `seen` is true; other processes make it so."""
-    async with asyncio.timeout(20):
+async def until(seen: Callable[[], bool], within_s: float = 20) -> None:
+    """Return once `seen` is true; other processes make it so, which have the processor meanwhile."""
+    async with asyncio.timeout(within_s):
         while not seen():  # noqa: ASYNC110  (nothing tells of a file that appears)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.002)
