@@ -190,7 +190,7 @@ async def ready_api(client: Client) -> None:
 
 async def _established(client: Client, path: str, generation: int) -> bool:
     found = await client.get(path)
-    conditions = {each["type"]: each["status"] for each in found.get("status", {}).get("conditions", ())}
+    conditions = {each["type"]: each["status"] for each in found.get("status", {}).get("conditions") or ()}
     return conditions.get("Established") == "True" and found["metadata"]["generation"] >= generation
 
 
