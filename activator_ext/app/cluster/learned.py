@@ -33,12 +33,12 @@ class Learned:
         newest = max(self.samples(service), key=lambda sample: sample.ended_at, default=None)
         return StartKind.COLD_NODE if newest is None else newest.kind
 
-    def asked(self, service: ServiceId, at: datetime | None) -> None:
-        """More replicas than are ready were asked for at `at` (the earliest counts); None: none are any more."""
+    def asked(self, service: ServiceId, at: datetime | None) -> datetime | None:
+        """More replicas than are ready are asked for at `at`, None: no more are; since when they have been."""
         if at is None:
             self._asked.pop(service, None)
-        else:
-            self._asked.setdefault(service, at)
+            return None
+        return self._asked.setdefault(service, at)
 
     def learn(self, service: ServiceId, starts: Iterable[StartRecord], now: datetime) -> tuple[StartRecord, ...]:
         """Keep each start that is over and was not known as it is; those that are new."""

@@ -171,11 +171,10 @@ class ClusterController:
         for service, decided in decision.services.items():
             replicas, floor = seen.services[service].replicas, decided.floor.replicas
             ready = sum(each.warmth in (Warmth.WARM, Warmth.BUSY) for each in replicas)
-            self._learned.asked(service, now if floor > ready else None)
-            if floor > len(replicas):
-                self._sight.stories.wanted(service, WantedStart(written_at=now, why=decided.floor.reason.text))
-            elif floor == 0:
-                self._sight.stories.wanted(service, None)
+            asked_at = self._learned.asked(service, now if floor > ready else None)
+            missing = floor > len(replicas)
+            wanted = WantedStart(written_at=asked_at, why=decided.floor.reason.text) if missing else None
+            self._sight.stories.wanted(service, wanted)
 
     async def _act(self, decision: Decision, services: Mapping[ServiceId, ServiceSeen], config: Config) -> None:
         floors: dict[ServiceId, int] = {}
