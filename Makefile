@@ -53,7 +53,8 @@ bench-gate: setup ## What the gate inside the engine costs, about a minute (ARGS
 bench-levels: setup ## What each optimization level costs a start and gives an answer, about 5 minutes (ARGS=--help)
 	@PYTHONPATH=load-tests $(BIN)/python -m levels $(ARGS)
 
-reference: setup ## Write docs/reference from the code
+reference: setup ## Write docs/reference and manifests/crds from the code
+	@$(BIN)/python -m scripts.crds
 	@$(BIN)/python -m scripts.reference
 
 clean: ## Remove what demo and checks left behind (not .venv)
