@@ -38,7 +38,7 @@ def main() -> int:
     tell.say(f"{len(claims) - len(failed)} of {len(claims)} claims hold; {tell.elapsed_s:.0f} s in all")
     if failed:
         load, cores = os.getloadavg()[1], os.cpu_count()
-        tell.say(f"load over five minutes: {load:.1f} on {cores} cores; what else runs here makes starts late")
+        tell.say(f"load over five minutes: {load:.1f} on {cores} cores; what else runs here makes starts slow")
     if keep:
         _tell_how_to_use(tell, serving)
     return 1 if failed else 0

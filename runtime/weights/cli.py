@@ -153,11 +153,14 @@ def prepare(
 
 @app.command("digest")
 @told
-def digest(model: _Directory) -> None:
+def digest(
+    model: _Directory,
+    replace: Annotated[bool, typer.Option("--replace", help="Over a list that says otherwise of a file, too.")] = False,
+) -> None:
     """Write the digests of MODEL's files as they lie there now. Do it where they are known to be good."""
     from runtime.weights.commands import digest as run  # noqa: PLC0415
 
-    typer.echo(run(model))
+    typer.echo(run(model, replace=replace))
 
 
 @app.command("bench")

@@ -168,10 +168,12 @@ def _tensors_file(directory: Path | None) -> str | None:
     return str(found[0]) if found else None
 
 
-def digest(directory: Path) -> str:
-    """Write our list into `directory`; says how many files."""
+def digest(directory: Path, *, replace: bool) -> str:
+    """Write our list into `directory`; the model's digest. Not `replace`: not over a list that says otherwise."""
     try:
-        found = write_digests(directory, {"digested": {"at": datetime.now(UTC).isoformat(timespec="seconds")}})
+        found = write_digests(
+            directory, {"digested": {"at": datetime.now(UTC).isoformat(timespec="seconds")}}, anew=replace
+        )
     except OSError as error:
         raise PrepareError(f"{error.filename or directory} cannot be written ({error.strerror}): mend it") from error
     return f"{directory}: digests written; {found}"

@@ -136,7 +136,7 @@ def test_of_two_controllers_one_acts_and_the_other_takes_over(cluster: Cluster) 
             wait_for(lambda: cluster.chat.min_scale(cluster.revision) == "1", within_s=60, saying=cluster.said)
             wait_for(lambda: cluster.events("FloorRaised") == 1, within_s=30, saying="one Event, by who leads")
     done = cluster.uninstall(lease)
-    assert done.stdout.endswith("nothing of ours stays\n"), done.stderr
+    assert done.stdout.endswith("no floor of ours stays\n"), done.stderr
     assert "floors given up: 1" in done.stdout
     cluster.nothing_of_ours()
 

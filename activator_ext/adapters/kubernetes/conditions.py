@@ -39,6 +39,7 @@ REASONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "StartFailed": ("False", "the same, and the newest start failed; the message says why"),
         "NotAccepted": ("False", "it counts for no service"),
         "NotObserved": ("Unknown", "nothing is known of its service yet"),
+        "Bounded": ("False", "a hold for more replicas than bounds.max or maxReplicas lets it have"),
         "Announced": ("False", "a hold whose `readyBy` is to come"),
         "Expired": ("False", "a hold that is over"),
         "Refused": ("False", "a hold that cannot be used: see Accepted"),
@@ -158,6 +159,14 @@ def hold_ready(verdict: HoldVerdict, report: Report | None) -> Told:
         return "Ready", "False", "Announced", "its time is to come."
     if report is None:
         return "Ready", "Unknown", "NotObserved", "nothing is known of its service."
+    if verdict.replicas > report.floor.replicas:
+        most = f"{report.floor.replicas} of {verdict.replicas} replicas: bounds.max of its policy allows no more"
+        return (
+            "Ready",
+            "False",
+            "Bounded",
+            f"{most} (without one, maxReplicas of the service, and 1 where that is absent).",
+        )
     if report.ready_replicas >= report.floor.replicas:
         return "Ready", "True", "FloorMet", "as many replicas as wanted are ready."
     return "Ready", *_late(report)

@@ -22,7 +22,7 @@ HoldState = Literal["Announced", "Active", "Expired", "Refused"]
 
 @dataclass(frozen=True)
 class HoldVerdict:
-    """What is to be said of one hold. `until` None: it cannot be told."""
+    """What is to be said of one hold. `until` None: it cannot be told. `replicas`: as many as it asks for."""
 
     id: ObjectId
     generation: int
@@ -31,6 +31,7 @@ class HoldVerdict:
     service: ServiceId | None
     until: datetime | None
     findings: tuple[Finding, ...] = ()
+    replicas: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def _judged(
         return said, None
     outcome = _outcome(spec, service, here, document, findings)
     state = _state(spec, until, now)
-    said = HoldVerdict(identity, generation, outcome, state, service, until, findings.sorted())
+    said = HoldVerdict(identity, generation, outcome, state, service, until, findings.sorted(), spec.replicas)
     hold = Hold(
         id=f"{identity.namespace}/{identity.name}",
         service=service,

@@ -61,7 +61,7 @@ def uninstall(*, kubeconfig: Path | None, namespace: str, lease: str | None) -> 
     except CannotRun as error:
         raise CliError(str(error)) from error
     typer.echo(
-        f"floors given up: {removed.floors}, ScaledObjects removed: {removed.scaled_objects}; nothing of ours stays"
+        f"floors given up: {removed.floors}, ScaledObjects removed: {removed.scaled_objects}; no floor of ours stays"
     )
 
 

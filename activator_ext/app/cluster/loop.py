@@ -196,8 +196,10 @@ class ClusterController:
             self._trouble(text)
         if done.next_at is not None:
             self._next.append(done.next_at)
-        for text in await self._standard.carry_out(standard):
-            self._trouble(text)
+        for service, text in (await self._standard.carry_out(standard)).items():
+            self._trouble(f"{service}: {text}")
+            if standard[service].floor.replicas:
+                self._event(service, "FloorWithoutEffect", text, warning=True)
 
     # Record.
 

@@ -112,7 +112,9 @@ async def _work(options: Options, client: Client, history: History, nudger: Nudg
     sight = Sight(client, namespace=options.namespace, changed=changed, clock=_now)
     knative = KnativeActuator(client, nudger, namespace=options.namespace, leading=leading, changed=changed, clock=_now)
     settings = await _scaling(client, options)
-    standard = StandardMode(client, floors, settings, leading=leading, clock=_now)
+    standard = StandardMode(
+        client, floors, settings, serves=options.keda_listen is not None, leading=leading, clock=_now
+    )
     controller = ClusterController(
         client=client,
         sight=sight,

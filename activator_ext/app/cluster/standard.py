@@ -19,6 +19,10 @@ LOOK_AGAIN = timedelta(minutes=5)
 """What others do to a ScaledObject is seen so late at most; our own reasons to look are acted on at once."""
 AFTER_FAULT = timedelta(seconds=10)
 AT_ONCE = 8
+NOBODY_SERVES = (
+    "it is in Standard mode, and this controller serves no KEDA, so its floor has no effect: "
+    "give --keda-listen and --scaler-address"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,10 @@ class _Done:
 
 
 class StandardMode:
-    """`floors` is what our scaler answers KEDA from. Without `settings` (no scaler address) no ScaledObject is made."""
+    """`floors` is what our scaler answers KEDA from; `serves`: whether there is one.
+
+    Without `settings` (no scaler address) no ScaledObject is made; whoever makes them by hand still gets floors.
+    """
 
     def __init__(
         self,
@@ -45,10 +52,11 @@ class StandardMode:
         floors: Floors,
         settings: Settings | None,
         *,
+        serves: bool,
         leading: Callable[[], bool],
         clock: Callable[[], datetime],
     ) -> None:
-        self._client, self._floors, self._settings = client, floors, settings
+        self._client, self._floors, self._settings, self._serves = client, floors, settings, serves
         self._leading, self._clock = leading, clock
         self._actuator = Actuator(client)
         self._done: dict[ServiceId, _Done] = {}
@@ -59,8 +67,8 @@ class StandardMode:
         """When to look again if nothing happens."""
         return min((done.again_at for done in self._done.values()), default=None)
 
-    async def carry_out(self, wanted: Mapping[ServiceId, Wanted]) -> tuple[str, ...]:
-        """Tell all floors; look at those services of which something changed. What failed, in words."""
+    async def carry_out(self, wanted: Mapping[ServiceId, Wanted]) -> Mapping[ServiceId, str]:
+        """Tell all floors; look at those services of which something changed. Why a floor is not carried out, if so."""
         known = {service: KnownFloor(each.floor.replicas, each.floor.until) for service, each in wanted.items()}
         # For good: while nothing changes, the loop sleeps for minutes and tells nothing.
         self._floors.tell(known, forever=True)
@@ -69,12 +77,13 @@ class StandardMode:
             self.standing.pop(gone, None)
             self._actuator.forget(gone)
         if self._settings is None or not self._leading():
-            return ()
+            return {} if self._serves else dict.fromkeys(wanted, NOBODY_SERVES)
         now = self._clock()
         due = [service for service, each in sorted(wanted.items()) if self._is_due(service, each, now)]
         gate = asyncio.Semaphore(AT_ONCE)
         faults = await asyncio.gather(*(self._one(service, wanted[service], self._settings, gate) for service in due))
-        return tuple(fault for fault in faults if fault is not None)
+        standing = {service: plan.message for service, plan in self.standing.items() if not plan.fine}
+        return standing | {service: fault for service, fault in zip(due, faults, strict=True) if fault is not None}
 
     def _is_due(self, service: ServiceId, each: Wanted, now: datetime) -> bool:
         done = self._done.get(service)
@@ -91,6 +100,6 @@ class StandardMode:
                     await self._actuator.carry_out(service, planned)
             except (ApiFault, HeldByOthers) as fault:
                 self._done[service] = _Done(key, self._clock() + AFTER_FAULT)
-                return f"{service}: {fault}"
+                return str(fault)
             self._done[service] = _Done(key, self._clock() + LOOK_AGAIN)
             return None

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from runtime.engine.leash import PARENT_ENV
 from runtime.weights.digest import DigestCache, hash_directory
 from runtime.weights.examine import served
 from runtime.weights.finding import gib
-from runtime.weights.given import is_list, write_list
+from runtime.weights.given import BadListError, given_digests, is_list, write_list
 from runtime.weights.integrity import check_shape
 from runtime.weights.needs import Needs
 from runtime.weights.prepare.convert import Conversion, as_json
@@ -85,13 +85,41 @@ def finish(draft: Path, out: Path, how: dict[str, object]) -> Prepared:
     return Prepared(out, digest, len(written), size)
 
 
-def write_digests(directory: Path, notes: dict[str, object], stop: threading.Event | None = None) -> str:
-    """Hash every file of `directory` as it lies there, write our list, return the model's digest. Raises OSError."""
+def write_digests(
+    directory: Path, notes: dict[str, object], stop: threading.Event | None = None, *, anew: bool = True
+) -> str:
+    """Hash every file of `directory` as it lies there, write our list, return the model's digest.
+
+    Not `anew`: PrepareError where a list is there that says otherwise of a file: it may be damaged since. Raises
+    OSError.
+    """
     with tempfile.TemporaryDirectory() as nowhere:  # what an earlier look remembered does not count here
         hashed = hash_directory(directory, DigestCache(Path(nowhere, "digests.json")), stop or threading.Event())
     listed = {name: digest for name, digest in hashed.files.items() if "/" in name or not is_list(name)}
+    if not anew:
+        _refuse_changed(directory, listed)
     write_list(directory, {name: (each, (directory / name).stat().st_size) for name, each in listed.items()}, notes)
     return hashed.digest
+
+
+def _refuse_changed(directory: Path, now: Mapping[str, str]) -> None:
+    try:
+        before = given_digests(directory)
+    except BadListError as error:
+        raise PrepareError(f"{error.path}: {error}; mend it, or --replace it") from error
+    changed = [
+        f"{name} ({given.source})"
+        for name, lists in sorted(before.files.items())
+        for given in lists
+        if now.get(name) != given.sha256
+    ]
+    if changed:
+        rest = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        names = ", ".join(changed[:3])
+        raise PrepareError(
+            f"{directory} is not as its list of digests says: {names}{rest}; copy it again, or --replace the list if "
+            "the files were changed on purpose"
+        )
 
 
 def whole(source: Path) -> tuple[Path, ...]:

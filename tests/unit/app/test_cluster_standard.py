@@ -11,7 +11,7 @@ from activator_ext.adapters.keda_scaler.floors import Floors
 from activator_ext.adapters.kubernetes.client import Client
 from activator_ext.adapters.standard.objects import Inference
 from activator_ext.app.cli import app
-from activator_ext.app.cluster.standard import StandardMode, Wanted
+from activator_ext.app.cluster.standard import NOBODY_SERVES, StandardMode, Wanted
 from activator_ext.core.model import Floor, Reason, ReasonCode, ServiceId
 
 CHAT = ServiceId("team-a", "chat")
@@ -27,7 +27,7 @@ WANTED = {
 async def test_a_floor_stays_known_as_long_as_nothing_changes() -> None:
     now = [datetime(2026, 12, 1, 9, tzinfo=UTC)]
     floors = Floors(lambda: now[0])
-    mode = StandardMode(cast("Client", None), floors, None, leading=lambda: False, clock=lambda: now[0])
+    mode = StandardMode(cast("Client", None), floors, None, serves=True, leading=lambda: False, clock=lambda: now[0])
     await mode.carry_out(WANTED)
     now[0] += timedelta(minutes=30)  # the loop sleeps until something happens
 
@@ -48,3 +48,12 @@ def test_scaled_objects_by_tls_name_a_certificate(options: list[str], told: str,
 
     assert result.exit_code == 2
     assert told in " ".join(result.output.replace("│", " ").split())
+
+
+async def test_without_a_scaler_the_floor_s_want_of_effect_is_told() -> None:
+    now = datetime(2026, 12, 1, 9, tzinfo=UTC)
+    for serves in (True, False):
+        floors = Floors(lambda: now)
+        mode = StandardMode(cast("Client", None), floors, None, serves=serves, leading=lambda: True, clock=lambda: now)
+        told = await mode.carry_out(WANTED)
+        assert told == ({} if serves else {CHAT: NOBODY_SERVES})

@@ -151,12 +151,13 @@ STARTED = StartRecord(
     id="a", service="team-a/chat", replica="a", kind=RecordKind.FORK, outcome="ready", marks={Mark.T9: NINE}
 )
 
+ONE_WARM = replace(COLD, floor=ONE, warmth=Warmth.WARM, ready_replicas=1)
 # What is known of the service (None: nothing) → the condition Ready.
 READY: dict[str, tuple[Report | None, tuple[str, str]]] = {
     "nothing known": (None, ("Unknown", "NotObserved")),
     "nothing wanted": (COLD, ("True", "NothingWanted")),
     "wanted and cold": (replace(COLD, floor=ONE), ("False", "Warming")),
-    "wanted and warm": (replace(COLD, floor=ONE, warmth=Warmth.WARM, ready_replicas=1), ("True", "FloorMet")),
+    "wanted and warm": (ONE_WARM, ("True", "FloorMet")),
     "failed": (replace(COLD, floor=ONE, last_failure=FAILED), ("False", "StartFailed")),
     "failed, then ready, now warming": (
         replace(
@@ -301,7 +302,8 @@ def test_traffic_writes_little() -> None:
 @pytest.mark.parametrize(
     ("spec", "report", "state", "accepted", "ready"),
     [
-        ({"for_": "1h"}, COLD, "Active", ("True", "Accepted"), ("True", "FloorMet")),
+        ({"for_": "1h"}, ONE_WARM, "Active", ("True", "Accepted"), ("True", "FloorMet")),
+        ({"for_": "1h", "replicas": 2}, ONE_WARM, "Active", ("True", "Accepted"), ("False", "Bounded")),
         ({"for_": "1h"}, replace(COLD, floor=ONE), "Active", ("True", "Accepted"), ("False", "Warming")),
         ({"for_": "1h"}, None, "Active", ("True", "Accepted"), ("Unknown", "NotObserved")),
         ({"for_": "1h", "ref": "x"}, None, "Active", ("False", "NoSuchService"), ("Unknown", "NotObserved")),

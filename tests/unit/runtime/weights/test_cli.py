@@ -46,6 +46,20 @@ def test_a_flipped_bit_is_exit_code_1_and_names_the_file(model: Path, tmp_path: 
     assert error["fix"] == "copy the model directory again, whole"
 
 
+def test_digests_are_not_written_over_a_list_that_says_otherwise(model: Path) -> None:
+    weights("digest", model)
+    path = model / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    code, _, err = weights("digest", model)
+    assert code == 1
+    assert "model.safetensors (pilotlight-digests.json); copy it again, or --replace" in err
+    assert weights("check", model)[0] == 1
+    assert weights("digest", model, "--replace")[0] == 0
+    assert weights("check", model)[0] == 0
+    (model / "pilotlight-digests.json").write_text("{")
+    assert weights("digest", model)[0] == 1
+
+
 def test_one_fault_is_told_once(model: Path, tmp_path: Path) -> None:
     (model / "config.json").unlink()
     code, out, _ = weights("check", model, state=tmp_path / "state")
