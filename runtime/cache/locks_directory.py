@@ -13,9 +13,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from runtime.aside import aside
 from runtime.cache.locks import Seen, from_json, to_json
 from runtime.cache.publisher import LockRecord
-from runtime.cache.stores.aside import aside
 from runtime.cache.stores.base import StoreCause, StoreFault, proven_hex
 from runtime.cache.stores.files import fault_of, sync_directory
 from runtime.cache.stores.leftovers import sweep, this_process

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
+from runtime.aside import aside
 from runtime.cache.locks import Seen
 from runtime.cache.publisher import LockRecord
-from runtime.cache.stores.aside import aside
 from runtime.cache.stores.base import BadStoreUrl, StoreCause, StoreFault, proven_hex
 from runtime.cache.stores.patience import FIX, Patience, bounded
 

@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from pathlib import Path
 
+from runtime.aside import aside
 from runtime.cache.blame import Blame, judge_failure, judge_recompiled
 from runtime.cache.bundle import Packed, pack
 from runtime.cache.experience import Experience, engine_name
@@ -119,7 +120,7 @@ class Shelf:
         """
         scratch = self._scratch / secrets.token_hex(8)
         try:
-            fingerprint = await in_thread(lambda _: fingerprint_of(spec, environ=environ, args=args))
+            fingerprint = await aside(fingerprint_of, spec, environ=environ, args=args)
         except Exception as error:  # also a driver that does not answer: only the bundle needs the key
             root = Root(caches / "unkeyed", "")
             await in_thread(lambda _: root.take())

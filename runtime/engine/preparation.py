@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from datetime import datetime
 
+from runtime.aside import aside
 from runtime.contract import EngineSpec, FailureCause, Mark, Stage
 from runtime.engine.argv import import_environment
 from runtime.engine.compiled import CompiledCode
@@ -47,7 +48,7 @@ class Preparation:
             self.dirs.make()
         except OSError as error:
             raise Fault(FailureCause.SPAWN_FAILED, f"the engine's directory cannot be made: {error}") from error
-        self.model_stamp = await asyncio.to_thread(model_stamp, self.spec.model)
+        self.model_stamp = await aside(model_stamp, self.spec.model)
         if not compiled:
             await self._prove_model(begun)
             return
@@ -69,9 +70,7 @@ class Preparation:
         self.recorder.change()
         environ, needs = self._environ(), Needs.of(self.spec.args, pickle=self.spec.pickle)
         facts = await prove_model(self.spec.model, needs, self.dirs.digests, environ)
-        seen = await asyncio.to_thread(
-            look, self.spec.model, facts, self.spec.args, environ, on_host=self.spec.platform == "cpu"
-        )
+        seen = await aside(look, self.spec.model, facts, self.spec.args, environ, on_host=self.spec.platform == "cpu")
         seen.refuse()
         await self.sources.plan(seen)
         proven = self.recorder.clock()

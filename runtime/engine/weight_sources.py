@@ -1,10 +1,10 @@
 """By which way a start gets its weights, what became of each way it tried, and which one is next."""
 
-import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
 
+from runtime.aside import aside
 from runtime.contract import EngineSpec, Stage, WeightsTry, WeightsUse
 from runtime.engine.recorder import Recorder
 from runtime.ready.fault import Fault
@@ -36,7 +36,7 @@ class WeightSources:
 
     async def plan(self, seen: Seen) -> None:
         """Order the ways from what was seen of model and machine, and take the first."""
-        self._plan = await asyncio.to_thread(planned, self._ordered, seen, self._measured)
+        self._plan = await aside(planned, self._ordered, seen, self._measured)
         self._take(self._plan[0])
         self._change(notes=seen.notes)
 

@@ -116,7 +116,7 @@ def hash_directory(directory: Path, cache: DigestCache, stop: threading.Event) -
     cache.save()
     whole = hashlib.sha256()
     for name in paths:
-        whole.update(f"{name}\0{digests[name]}\n".encode())
+        whole.update(f"{name}\0{digests[name]}\n".encode(errors="surrogateescape"))  # a name of any bytes
     return Hashed(f"sha256:{whole.hexdigest()}", digests, cache.read_bytes)
 
 

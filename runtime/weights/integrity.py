@@ -6,7 +6,6 @@ came with it, no pickle that is not allowed by name, no link out of the director
 itself; `runtime/weights/remote.py` looks at it.
 """
 
-import asyncio
 import json
 import threading
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from runtime.aside import aside
 from runtime.contract import FailureCause
 from runtime.ready.fault import Fault
 from runtime.weights import safetensors
@@ -57,6 +57,8 @@ def is_url(model: str) -> bool:
 async def prove_model(model: str, needs: Needs, digests: Path, env: Mapping[str, str] = _NO_ENV) -> ModelFacts:
     """Check and hash `model` in a thread; cancelling stops the thread within one read of 4 MiB.
 
+    Nobody waits for that thread: a file system that does not answer holds it for ever, and no other start.
+
     `digests` is the JSON file that remembers digests by size, mtime and inode. A model in a bucket is looked at with
     `env`, the engine's own environment. Raises Fault (MODEL_MISSING, MODEL_INCOMPLETE).
     """
@@ -65,7 +67,7 @@ async def prove_model(model: str, needs: Needs, digests: Path, env: Mapping[str,
         return ModelFacts(found.stamp, found.weight_bytes, largest_tensor_bytes=found.largest_tensor_bytes)
     stop = threading.Event()
     try:
-        return await asyncio.to_thread(check_model, Path(model), needs, digests, stop)
+        return await aside(check_model, Path(model), needs, digests, stop)
     finally:
         stop.set()
 
@@ -242,6 +244,8 @@ def _tensors(path: Path) -> frozenset[str]:
 
 
 def _refuse_pointer(path: Path) -> None:
+    if not path.is_file():
+        raise _incomplete(path, "is no file")  # a pipe, of which an open never returns
     if path.stat().st_size > _POINTER_BYTES:
         return
     text = path.read_bytes()

@@ -164,3 +164,13 @@ def test_a_schedule_has_it_ready_by_its_minute_and_lets_it_go_after(cluster: Clu
         assert datetime.now(UTC) >= until
         cluster.nothing_of_ours()
     assert cluster.chat.get("revision", cluster.revision)["metadata"]["annotations"][MIN_SCALE] == "0"
+
+
+def test_what_cannot_be_seen_is_told_at_the_start_too(cluster: Cluster, tmp_path: Path) -> None:
+    config = yaml.safe_load(Path(cluster.plane.kubeconfig).read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
+    nowhere = tmp_path / "nowhere"
+    nowhere.write_text(yaml.safe_dump(config))
+    with cluster.controller(f"--kubeconfig={nowhere}"):
+        wait_for(lambda: "error: prewarmpolicies.pilotlight.dev: " in cluster.said, within_s=30, saying=cluster.said)
+    assert cluster.said.count("error: prewarmpolicies.pilotlight.dev: ") == 1

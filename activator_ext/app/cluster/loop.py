@@ -44,6 +44,8 @@ from activator_ext.core.model import (
 
 SETTLE_S = 0.05
 """Changes that come within this time are answered by one decision: an edit is a handful of them."""
+LOOK_S = 2.0
+"""How often it is looked whether everything was listed, until it is."""
 RETRY_S = 1.0
 """After a decision that failed by a fault of ours."""
 UNSETTLED = SETTLE + timedelta(seconds=0.5)
@@ -85,8 +87,7 @@ class ClusterController:
 
     async def run(self) -> None:
         """Decide whenever something changed and when it is due, until cancelled; begins once all was listed."""
-        await self._sight.wait_synced()
-        await self._knative.wait_synced()
+        await self._see_all()
         while True:
             self._wanted.clear()
             try:
@@ -102,11 +103,27 @@ class ClusterController:
                 continue
             await asyncio.sleep(SETTLE_S)
 
+    async def _see_all(self) -> None:
+        """Until all was listed once; what stands against that is told meanwhile, once."""
+        synced = asyncio.gather(self._sight.wait_synced(), self._knative.wait_synced())
+        try:
+            while not (await asyncio.wait({synced}, timeout=LOOK_S))[0]:
+                self._told, self._troubles = self._troubles, set()
+                self._tell_unseen()
+        finally:
+            synced.cancel()
+
+    def _tell_unseen(self) -> None:
+        for resource, text in sorted(self._sight.troubles.items()):
+            self._trouble(f"{resource}: {text}")
+        for each in self._knative.watches:
+            if each.trouble is not None:
+                self._trouble(f"{each.resource}: {each.trouble.text}")
+
     async def tick(self) -> None:
         """One round."""
         self._told, self._troubles, self._next = self._troubles, set(), []
-        for resource, text in sorted(self._sight.troubles.items()):
-            self._trouble(f"{resource}: {text}")
+        self._tell_unseen()
         now = self._clock()
         services = {each.served.id: each for each in self._sight.services.objects.values()}
         served = [each.served for each in services.values()]

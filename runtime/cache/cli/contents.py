@@ -1,6 +1,7 @@
 """`ls` and `gc`: what stores hold, and what of it goes."""
 
 import json
+import math
 from datetime import UTC, datetime
 
 import typer
@@ -123,15 +124,21 @@ def bytes_of(text: str) -> int:
     number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
     unit = text[len(number) :].strip().upper()
     try:
-        return round(float(number) * units[unit])
+        size = round(float(number) * units[unit])
     except (KeyError, ValueError, OverflowError) as error:
         raise typer.BadParameter(f"{text!r} is no size: write 500MB or 10GiB") from error
+    if size < 0:
+        raise typer.BadParameter(f"{text!r} is less than nothing: write 500MB or 10GiB")
+    return size
 
 
 def seconds_of(text: str) -> float:
     """`30d`, `12h`, `90m`, `45s` → seconds. Raises BadParameter."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     try:
-        return float(text[:-1]) * units[text[-1:]]
+        length_s = float(text[:-1]) * units[text[-1:]]
     except (KeyError, ValueError) as error:
         raise typer.BadParameter(f"{text!r} is no duration: write 30d, 12h or 90m") from error
+    if not 0 < length_s < math.inf:
+        raise typer.BadParameter(f"{text!r} is no length of time that ends: write 30d, 12h or 90m")
+    return length_s

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from runtime.cache.stores.aside import aside
+from runtime.aside import aside
 from runtime.cache.stores.base import HEX64, BundleRef, Progress, StoreCause, StoreFault, newest_of, proven_hex
 from runtime.cache.stores.files import digest_of, fault_of, read_chunks
 from runtime.cache.stores.keep import Keep

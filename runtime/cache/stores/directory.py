@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from runtime.cache.stores.aside import aside
+from runtime.aside import aside
 from runtime.cache.stores.base import (
     HEX64,
     BundleRef,

@@ -18,7 +18,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from runtime.cache.stores.aside import aside
+from runtime.aside import aside
 from runtime.cache.stores.base import StoreCause, StoreFault
 from runtime.cache.stores.files import digest_of, fault_of
 from runtime.cache.stores.oci import OciStore

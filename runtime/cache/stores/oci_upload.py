@@ -6,7 +6,7 @@ from urllib.parse import urlencode, urlsplit
 
 import httpx
 
-from runtime.cache.stores.aside import aside
+from runtime.aside import aside
 from runtime.cache.stores.base import StoreCause, StoreFault
 from runtime.cache.stores.files import Handle, fault_of, open_regular
 from runtime.cache.stores.oci_client import TRIES, RegistryClient

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from runtime.cache.stores.aside import aside
+from runtime.aside import aside
 from runtime.cache.stores.base import BundleRef, Progress, StoreCause, StoreFault
 from runtime.cache.stores.files import Arriving, fault_of
 from runtime.cache.stores.leftovers import sweep

@@ -253,7 +253,10 @@ def test_gc_says_first_and_deletes_when_told(host: Host, far: Path) -> None:
     assert [row["compile_s"] for row in host.json("ls", far)] == [2.0]
     assert host.json("gc", far, "--max-size", "0B")["kept"] == 0
     assert host.json("gc", far, "--older-than", "30d")["kept"] == 1
-    for words in (("--max-size", "many"), ("--older-than", "soon"), ("--keep", "0")):
+    for words in (
+        *(("--max-size", "many"), ("--max-size", "-1"), ("--older-than", "soon"), ("--older-than", "-3d")),
+        *(("--older-than", "nand"), ("--older-than", "infd"), ("--keep", "0")),
+    ):
         host.run("gc", far, *words, code=2)
 
 

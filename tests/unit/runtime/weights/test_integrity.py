@@ -1,11 +1,14 @@
+import asyncio
 import hashlib
 import json
+import os
 import re
 import struct
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -404,3 +407,36 @@ def test_a_rubbish_list_is_an_error_not_no_list(model: Path) -> None:
     (model / "SHA256SUMS").write_text("hello\n")
     with pytest.raises(Fault, match="SHA256SUMS has no sha256 and file name in line 1: write the list again"):
         check(model)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "pytorch_model.bin"])
+def test_a_pipe_is_no_file_and_is_not_opened(model: Path, name: str) -> None:
+    (model / name).unlink(missing_ok=True)
+    if name.endswith(".bin"):
+        (model / "model.safetensors").unlink()
+    os.mkfifo(model / name)
+    with pytest.raises(Fault) as fault:
+        check_model(model, Needs(pickle=("*",)), model.parent / "digests.json", threading.Event())
+    assert fault.value.cause is FailureCause.MODEL_INCOMPLETE
+    assert name in str(fault.value)
+
+
+async def test_a_file_system_that_does_not_answer_holds_nobody(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than an executor has threads wait for a file: another is proven all the same, and all can be cancelled."""
+    answer, real = threading.Event(), check_model
+
+    def check(directory: Path, *rest: Any) -> ModelFacts:
+        if directory.name == "silent":
+            answer.wait()
+        return real(model, *rest)
+
+    monkeypatch.setattr("runtime.weights.integrity.check_model", check)
+    digests = model.parent / "digests.json"
+    waiting = [asyncio.ensure_future(prove_model(str(model / "silent"), Needs(), digests)) for _ in range(40)]
+    await asyncio.sleep(0)
+    assert (await prove_model(str(model), Needs(), digests)).digest is not None
+    for each in waiting:
+        each.cancel()
+    done = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(each) for each in done} == {asyncio.CancelledError}
+    answer.set()
