@@ -169,7 +169,7 @@ async def test_a_start_from_order_to_admission(tmp_path: Path) -> None:
         assert start.stage is None
         assert await engine.in_flight() == 0
     stages = [stage.stage for stage in record.stages]
-    assert set(stages) == set(Stage) - {Stage.GRAPH_CAPTURE, Stage.FAILED_LOADER}
+    assert set(stages) == set(Stage) - {Stage.GRAPH_CAPTURE, Stage.FAILED_LOADER, Stage.SNAPSHOT_RESTORE}
     assert sorted(event.stage for event in case.events) == sorted(stages)
     (load,) = (event for event in case.events if event.stage is Stage.WEIGHT_LOAD)
     assert load.bytes == (case.model / "model.safetensors").stat().st_size
