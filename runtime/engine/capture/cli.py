@@ -1,5 +1,7 @@
 """The commands `pilotlight shapes …`: capture sizes from what engines computed, for whoever writes arguments by hand.
 
+What a command does is imported when it runs.
+
 Exit codes: 0 done, 1 the files tell nothing, 2 the command line is wrong.
 """
 
@@ -7,13 +9,12 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.engine.capture.record import read
-from runtime.engine.capture.sizes import Steps, capture_sizes, own_sizes, padding, within, without_graph
-from runtime.engine.capture.steps import steps_of
+if TYPE_CHECKING:
+    from runtime.engine.capture.sizes import Steps
 
 app = typer.Typer(
     name="shapes",
@@ -56,8 +57,11 @@ def choose(
     _tell({tokens: count / 1000 for tokens, count in steps.items()}, max_num_seqs, as_json=as_json)
 
 
-def _steps(file: Path) -> Steps:
+def _steps(file: Path) -> "Steps":
     """What the file tells, whichever of the two it is; empty where it is neither."""
+    from runtime.engine.capture.record import read  # noqa: PLC0415
+    from runtime.engine.capture.steps import steps_of  # noqa: PLC0415
+
     if str(file) == "-":
         return steps_of(sys.stdin.read())
     try:
@@ -67,11 +71,13 @@ def _steps(file: Path) -> Steps:
         raise typer.Exit(1) from error
 
 
-def _tell(steps: Steps, max_num_seqs: int, *, as_json: bool) -> None:
-    sizes, own = capture_sizes(steps, max_num_seqs), own_sizes(max_num_seqs)
-    missing = without_graph(steps, sizes, max_num_seqs)
-    alike = within(steps, sizes, own)
-    padded, own_padded = padding(alike, sizes), padding(alike, own)
+def _tell(steps: "Steps", max_num_seqs: int, *, as_json: bool) -> None:
+    from runtime.engine.capture import sizes as choice  # noqa: PLC0415
+
+    sizes, own = choice.capture_sizes(steps, max_num_seqs), choice.own_sizes(max_num_seqs)
+    missing = choice.without_graph(steps, sizes, max_num_seqs)
+    alike = choice.within(steps, sizes, own)
+    padded, own_padded = choice.padding(alike, sizes), choice.padding(alike, own)
     if as_json:
         told = {
             "sizes": sizes, "steps": round(sum(steps.values())), "padded": round(padded, 4),

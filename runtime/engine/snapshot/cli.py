@@ -1,6 +1,7 @@
 """The commands `pilotlight snapshot …`: images of ready engines made, listed, proven and removed.
 
-Exit codes: 0 done, 1 it could not be done (stderr says what to do), 2 the command line is wrong.
+What a command does is imported when it runs. Exit codes: 0 done, 1 it could not be done (stderr says what to do),
+2 the command line is wrong.
 """
 
 import asyncio
@@ -11,14 +12,6 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-
-from runtime.contract import EngineSpec
-from runtime.engine.snapshot import cuda
-from runtime.engine.snapshot.create import EXPIRES_S, NotMadeError, Order, create
-from runtime.engine.snapshot.criu import NoCriuError, find_criu
-from runtime.engine.snapshot.hosted import Snapshots
-from runtime.engine.snapshot.images import BadImageError, ImageInUseError, Images
-from runtime.engine.snapshot.saved_files import damaged
 
 app = typer.Typer(
     name="snapshot",
@@ -42,9 +35,15 @@ def create_command(
         list[str] | None, typer.Option("--served-name", help="As the host serves it, in its order.")
     ] = None,
     env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE")] = None,
-    hours: Annotated[float, typer.Option("--hours", min=0.01, help="How long it may be used.")] = EXPIRES_S / 3600,
+    hours: Annotated[float, typer.Option("--hours", min=0.01, help="How long it may be used.")] = 24.0,
 ) -> None:
     """Begin an engine that no client reaches, prove and warm it, and keep an image of it on this machine."""
+    from runtime.contract import EngineSpec  # noqa: PLC0415
+    from runtime.engine.snapshot.create import NotMadeError, Order, create  # noqa: PLC0415
+    from runtime.engine.snapshot.criu import NoCriuError, find_criu  # noqa: PLC0415
+    from runtime.engine.snapshot.hosted import Snapshots  # noqa: PLC0415
+    from runtime.engine.snapshot.images import Images  # noqa: PLC0415
+
     try:
         spec = EngineSpec(
             service=service,
@@ -67,6 +66,8 @@ def create_command(
 @app.command("ls")
 def list_command(images: Root) -> None:
     """List the images, the newest first."""
+    from runtime.engine.snapshot.images import BadImageError, Images  # noqa: PLC0415
+
     for place in Images(images).places():
         try:
             one = place.read()
@@ -80,6 +81,9 @@ def list_command(images: Root) -> None:
 @app.command("inspect")
 def inspect_command(name: Name, images: Root) -> None:
     """Show one, and read all of it: 1 where it is damaged."""
+    from runtime.engine.snapshot.images import BadImageError, Images  # noqa: PLC0415
+    from runtime.engine.snapshot.saved_files import damaged  # noqa: PLC0415
+
     try:
         place = Images(images).place(name)
         one = place.read()
@@ -93,6 +97,8 @@ def inspect_command(name: Name, images: Root) -> None:
 @app.command("rm")
 def remove_command(name: Name, images: Root) -> None:
     """Remove one that no engine lives from."""
+    from runtime.engine.snapshot.images import BadImageError, ImageInUseError, Images  # noqa: PLC0415
+
     try:
         held = Images(images)
         held.remove(held.place(name))
@@ -110,6 +116,8 @@ def cuda_command(
     port: Annotated[int, typer.Option("--port", help="Of restore, at loopback.")] = 8000,
 ) -> None:
     """Drive vLLM's own snapshots of an engine on one GPU (untested: no GPU was there)."""
+    from runtime.engine.snapshot import cuda  # noqa: PLC0415
+
     try:
         match action:
             case "create":
