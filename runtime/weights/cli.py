@@ -7,6 +7,7 @@ something is amiss (stderr says what to do), 2 the command line is wrong, 130 in
 import functools
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -71,6 +72,8 @@ def told(command: Callable[_P, None]) -> Callable[_P, None]:
         from runtime.weights.object_store import StoreError  # noqa: PLC0415
         from runtime.weights.prepare.run import PrepareError  # noqa: PLC0415
 
+        # Begun in the background of a shell it would ignore Ctrl-C, and a bench of a hundred rounds goes on.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             command(*args, **kwargs)
         except (Fault, BenchError, StoreError, PrepareError) as error:

@@ -15,7 +15,7 @@ from runtime.engine.stages import span_seconds
 from runtime.engine.start import EngineDirs, EngineStart, utc_now
 from tests.engine.conftest import model
 
-RARE = {Stage.GRAPH_CAPTURE, Stage.FAILED_LOADER}
+RARE = {Stage.GRAPH_CAPTURE, Stage.FAILED_LOADER, Stage.SNAPSHOT_RESTORE}
 """CPUs capture no graphs; no loader fails."""
 
 

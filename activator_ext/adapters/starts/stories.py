@@ -191,7 +191,8 @@ class Stories:
         for failure in (*sorted((*of_starts, *failing), key=lambda each: each.at), *of_objects):
             if known is None or failure.at >= known.at + _later(failure):
                 known = failure
-        if known is not None:
+        # That no node has room may pass by itself: what an object tells of it before the pod is seen is not kept.
+        if known is not None and not ("object" in known.numbers and known.cause is FailureCause.UNSCHEDULABLE):
             self._failures[service] = known
         return known
 

@@ -201,6 +201,16 @@ def test_the_deadline_of_its_own_deployment_bounds_the_wait() -> None:
     assert late.last_failure is not None
 
 
+def test_a_revision_that_tells_of_no_room_before_its_pod_is_seen_is_not_believed_for_good() -> None:
+    kept = Stories()
+    kept.workload(workload("Revision", condition("ResourcesAvailable", "False", 1, "Unschedulable", "0/1 nodes: x")))
+    early = kept.of(CHAT, at(1)).last_failure
+    assert early is not None
+    assert early.cause is FailureCause.UNSCHEDULABLE
+    kept.pod(pod(None, condition("PodScheduled", "False", 0, "Unschedulable", "none"), node=None))
+    assert kept.of(CHAT, at(2)).last_failure is None, "a node may still be added"
+
+
 def test_trouble_now_is_the_newest() -> None:
     kept = Stories()
     kept.pod(pod(waiting("CreateContainerConfigError", "no secret"), SCHEDULED, uid="a", name="a"))

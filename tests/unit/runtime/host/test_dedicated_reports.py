@@ -64,7 +64,7 @@ def test_a_controller_that_never_answers_is_not_waited_for(
     heard.answer = None
     chat = pod(*telling(heard, tmp_path))
     chat.until_ready()
-    assert heard.reports, "it hangs in the first"
+    heard.until(lambda: heard.reports, "the report that it hangs in")
     chat.process.send_signal(signal.SIGTERM)
     assert chat.ended() == 0
 
