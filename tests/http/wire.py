@@ -30,6 +30,10 @@ class BadAnswer(AssertionError):
     """The answer is not HTTP/1.1."""
 
 
+class OnlyInterim(BadAnswer):
+    """The other side closed after an interim answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One final answer. `interim`: the 1xx statuses before it. `whole` False: it broke off visibly."""
@@ -108,6 +112,8 @@ class Line:
             if status >= 200:
                 break
             interim.append(status)
+            if not (self._rest or self._more()):
+                raise OnlyInterim(f"it ended after {interim}")
         body, framing, whole = self._body(status, headers, method)
         return Answer(status, version, headers, body, framing, whole, tuple(interim))
 
@@ -147,8 +153,11 @@ class Line:
         return found
 
     def next(self) -> Answer | None:
-        """The next final answer, None if the other side closes instead."""
-        return self.answer() if self._rest or self._more() else None
+        """The next final answer; None if the other side closes instead, also after a 100 for a body that never came."""
+        try:
+            return self.answer() if self._rest or self._more() else None
+        except OnlyInterim:
+            return None
 
     def readable(self, within_s: float) -> bool:
         """Whether the other side says something, or closes, within so many seconds."""
