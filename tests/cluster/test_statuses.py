@@ -12,7 +12,7 @@ from activator_ext.adapters.kubernetes.ours import HOLDS, POLICIES, Ours, keep
 from activator_ext.adapters.kubernetes.policies import assign
 from activator_ext.adapters.kubernetes.resource import Key, Resource
 from activator_ext.adapters.kubernetes.status_writer import write_status
-from activator_ext.adapters.kubernetes.statuses import StatusWrite, status_writes
+from activator_ext.adapters.kubernetes.statuses import Statuses, StatusWrite
 from activator_ext.adapters.kubernetes.watched import Watched
 from activator_ext.adapters.local.policy import API_VERSION
 from tests.cluster.installed import client, installed
@@ -46,7 +46,7 @@ class Eyes:
         """What is to be written where no service is."""
         policies, held = list(self.policies.objects.values()), list(self.holds.objects.values())
         assigned = assign([each.item for each in policies], [])
-        return status_writes(policies, held, assigned, holds([each.item for each in held], [], NOW), {}, NOW)
+        return Statuses().writes(policies, held, assigned, holds([each.item for each in held], [], NOW), {}, NOW)
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import threading
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,13 +20,11 @@ from runtime.engine.launch import Launcher
 from runtime.engine.start import EngineDirs, EngineStart, StartFailed, utc_now
 from runtime.weights.integrity import check_model
 from runtime.weights.needs import Needs
-from runtime.weights.object_store import Bucket
 from runtime.weights.prepare.run import write_digests
 from runtime.weights.versions import versions
 from runtime.weights.winners import WINNERS, Measured, Winners, node_name
+from tests.engine.bucket import URL, holding
 
-KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
-URL = "s3://models/m"
 ARGS = ("--max-model-len=512", "--max-num-seqs=8", "--dtype=bfloat16")
 
 
@@ -131,21 +128,8 @@ async def test_a_loader_that_fails_is_followed_by_the_next_in_a_fresh_process(ca
 def bucket(case: Case) -> Iterator[dict[str, str]]:
     """A moto server that holds the model, as an engine's environment."""
     pytest.importorskip("runai_model_streamer_s3", reason="pip install 'runai-model-streamer[s3]'")
-    server = pytest.importorskip("moto.server", reason="pip install 'moto[server]'")
-    moto = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    moto.start()
-    try:
-        endpoint = f"http://127.0.0.1:{moto.get_host_and_port()[1]}"
-        request = urllib.request.Request(f"{endpoint}/models", method="PUT")  # noqa: S310  (loopback)
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310  (loopback)
-            assert answer.status == 200
-        made = {**KEYS, "AWS_ENDPOINT_URL": endpoint}
-        store: Any = Bucket(URL, made)._store
-        for path in case.model.iterdir():
-            store.put(path.name, path.read_bytes())
+    with holding(case.model) as made:
         yield made
-    finally:
-        moto.stop()
 
 
 @pytest.mark.prove

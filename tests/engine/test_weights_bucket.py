@@ -2,11 +2,9 @@
 
 import os
 import socket
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,14 +15,11 @@ from runtime.weights.bench.process import Stage
 from runtime.weights.here import here
 from runtime.weights.memory import read_memory
 from runtime.weights.needs import Needs
-from runtime.weights.object_store import Bucket
 from runtime.weights.plan import Attempt, Wanted, attempts
 from runtime.weights.remote import check_remote
+from tests.engine.bucket import URL, holding
 
 pytestmark = pytest.mark.prove
-
-KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
-URL = "s3://models/m"
 
 
 @pytest.fixture(scope="module")
@@ -36,21 +31,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def env(model: Path) -> Iterator[dict[str, str]]:
     """A moto server that holds the model, as an engine's environment."""
     pytest.importorskip("runai_model_streamer", reason="pip install 'runai-model-streamer[s3]'")
-    server = pytest.importorskip("moto.server", reason="pip install 'moto[server]'")
-    moto = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    moto.start()
-    try:
-        endpoint = f"http://127.0.0.1:{moto.get_host_and_port()[1]}"
-        request = urllib.request.Request(f"{endpoint}/models", method="PUT")  # noqa: S310  (loopback)
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310  (loopback)
-            assert answer.status == 200
-        made = {**KEYS, "AWS_ENDPOINT_URL": endpoint}
-        store: Any = Bucket(URL, made)._store
-        for path in model.iterdir():
-            store.put(path.name, path.read_bytes())
+    with holding(model) as made:
         yield made
-    finally:
-        moto.stop()
 
 
 def planned(env: dict[str, str], size: int, largest: int) -> Attempt:

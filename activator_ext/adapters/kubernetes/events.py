@@ -15,6 +15,7 @@ from typing import Any
 from activator_ext.adapters.kubernetes.client import MERGE_PATCH, Client
 from activator_ext.adapters.kubernetes.faults import ApiFault, Refused
 from activator_ext.adapters.kubernetes.resource import EVENTS, Key, Resource
+from activator_ext.adapters.kubernetes.texts import instant_text
 
 COMPONENT = "pilotlight"
 # What the API server takes of a message.
@@ -71,8 +72,8 @@ class Series:
             "type": "Warning" if self.warning else "Normal",
             "message": self.message,
             "count": self.count,
-            "firstTimestamp": _instant(self.first),
-            "lastTimestamp": _instant(self.last),
+            "firstTimestamp": instant_text(self.first),
+            "lastTimestamp": instant_text(self.last),
             "source": {"component": COMPONENT},
             "reportingComponent": COMPONENT,
         }
@@ -185,7 +186,3 @@ def _cut(message: str) -> str:
     if len(encoded) <= MOST_MESSAGE_BYTES:
         return message
     return encoded[: MOST_MESSAGE_BYTES - 3].decode(errors="ignore") + "…"
-
-
-def _instant(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -80,15 +80,3 @@ class Statuses:
             return (StatusWrite(resource, item, change, ours.resource_version),)
         self._right[item] = told
         return ()
-
-
-def status_writes(
-    policies: Iterable[Ours],
-    holds: Iterable[Ours],
-    assigned: Assigned,
-    held: Holds,
-    reports: Mapping[ServiceId, Report],
-    now: datetime,
-) -> tuple[StatusWrite, ...]:
-    """As `Statuses.writes`, by one who knows nothing yet."""
-    return Statuses().writes(policies, holds, assigned, held, reports, now)

@@ -5,11 +5,9 @@ from typing import TypeVar
 
 from activator_ext.adapters.kubernetes.client import Client
 from activator_ext.adapters.kubernetes.faults import Refused
-from activator_ext.adapters.kubernetes.resource import Json, Resource
+from activator_ext.adapters.kubernetes.resource import DEPLOYMENTS, INFERENCE_SERVICES, Json, Resource
 from activator_ext.adapters.standard.objects import (
     AUTOSCALERS,
-    DEPLOYMENTS,
-    INFERENCE_SERVICES,
     SCALED_OBJECTS,
     Inference,
     autoscaler,

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from activator_ext.adapters.kubernetes.resource import Json
+from activator_ext.adapters.kubernetes.resource import INFERENCE_SERVICES, Json
 from activator_ext.adapters.standard.objects import (
     APPLIED,
-    INFERENCE_SERVICES,
     MANAGED_BY,
     OURS,
     SCALED_OBJECTS,

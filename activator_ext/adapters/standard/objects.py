@@ -6,10 +6,8 @@ from typing import Any
 from activator_ext.adapters.kubernetes.resource import Json, Resource
 from activator_ext.core.model import ServiceId
 
-INFERENCE_SERVICES = Resource("serving.kserve.io", "v1beta1", "inferenceservices", "InferenceService")
 SCALED_OBJECTS = Resource("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject")
 AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 
 MODE = "serving.kserve.io/deploymentMode"
 CLASS = "serving.kserve.io/autoscalerClass"

@@ -91,6 +91,15 @@ _VolumeTexts = Annotated[
     typer.Option("--volume", metavar="CLAIM=DIR", help="Directory of a PersistentVolumeClaim that models lie on."),
 ]
 _Platform = Annotated[Platform, typer.Option(help="What engines run on; auto: cuda where there is a driver.")]
+_Kubeconfig = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Instead of KUBECONFIG's or the pod's own login.", parser=_path)
+]
+_TlsCert = Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate that KEDA is shown.", parser=_path)]
+_TlsKey = Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.", parser=_path)]
+_ClientCa = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Authority of KEDA's client certificate.", parser=_path)
+]
+_Plain = Annotated[bool, typer.Option("--plain", help="Without TLS though not on loopback: a mesh sees to who asks.")]
 
 app = typer.Typer(
     name="pilotlight",
@@ -390,16 +399,10 @@ def keda_scaler(
     controller_ca: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Authority of the controller's certificate.", parser=_path)
     ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificate that KEDA is shown.", parser=_path)
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.", parser=_path)] = None,
-    client_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Authority of KEDA's client certificate.", parser=_path)
-    ] = None,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Without TLS though not on loopback: a mesh sees to who asks.")
-    ] = False,
+    tls_cert: _TlsCert = None,
+    tls_key: _TlsKey = None,
+    client_ca: _ClientCa = None,
+    plain: _Plain = False,
 ) -> None:
     """Serve floors to KEDA as an external push scaler.
 
@@ -435,9 +438,7 @@ def keda_scaler(
 @told
 def controller(
     state: _State,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Instead of KUBECONFIG's or the pod's own login.", parser=_path)
-    ] = None,
+    kubeconfig: _Kubeconfig = None,
     namespace: Annotated[str, typer.Option(metavar="NAME", help="Only this namespace; without it all.")] = "",
     lease: Annotated[
         str | None,
@@ -459,16 +460,10 @@ def controller(
             metavar="[cluster/]NAME", help="(Cluster)TriggerAuthentication with KEDA's certificate for the scaler."
         ),
     ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificate that KEDA is shown.", parser=_path)
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.", parser=_path)] = None,
-    client_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Authority of KEDA's client certificate.", parser=_path)
-    ] = None,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Without TLS though not on loopback: a mesh sees to who asks.")
-    ] = False,
+    tls_cert: _TlsCert = None,
+    tls_key: _TlsKey = None,
+    client_ca: _ClientCa = None,
+    plain: _Plain = False,
 ) -> None:
     """Control a cluster: bring InferenceServices up ahead of traffic, as their PrewarmPolicies say.
 
@@ -497,9 +492,7 @@ def controller(
 )
 @told
 def uninstall(
-    kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Instead of KUBECONFIG's or the pod's own login.", parser=_path)
-    ] = None,
+    kubeconfig: _Kubeconfig = None,
     namespace: Annotated[str, typer.Option(metavar="NAME", help="Only in this namespace; without it in all.")] = "",
     lease: Annotated[
         str | None,

@@ -13,6 +13,7 @@ from activator_ext.adapters.kubernetes.resource import (
     DEPLOYMENTS,
     EVENTS,
     INFERENCE_SERVICES,
+    NODES,
     POD_AUTOSCALERS,
     PODS,
     REVISIONS,
@@ -28,7 +29,6 @@ from activator_ext.adapters.starts.feed import EVENT_FIELDS, POD_SELECTOR, Feed
 from activator_ext.adapters.starts.stories import Stories
 from activator_ext.core.model import ServiceId
 
-NODES = Resource("", "v1", "nodes", "Node")
 _WORKLOADS = (("Deployment", DEPLOYMENTS), ("PodAutoscaler", POD_AUTOSCALERS), ("Revision", REVISIONS))
 
 

@@ -59,8 +59,8 @@ def choose(
 
 def _steps(file: Path) -> "Steps":
     """What the file tells, whichever of the two it is; empty where it is neither."""
-    from runtime.engine.capture.record import read  # noqa: PLC0415
-    from runtime.engine.capture.steps import steps_of  # noqa: PLC0415
+    from runtime.engine.capture.record import read
+    from runtime.engine.capture.steps import steps_of
 
     if str(file) == "-":
         return steps_of(sys.stdin.read())
@@ -72,7 +72,7 @@ def _steps(file: Path) -> "Steps":
 
 
 def _tell(steps: "Steps", max_num_seqs: int, *, as_json: bool) -> None:
-    from runtime.engine.capture import sizes as choice  # noqa: PLC0415
+    from runtime.engine.capture import sizes as choice
 
     sizes, own = choice.capture_sizes(steps, max_num_seqs), choice.own_sizes(max_num_seqs)
     missing = choice.without_graph(steps, sizes, max_num_seqs)

@@ -38,11 +38,11 @@ def create_command(
     hours: Annotated[float, typer.Option("--hours", min=0.01, help="How long it may be used.")] = 24.0,
 ) -> None:
     """Begin an engine that no client reaches, prove and warm it, and keep an image of it on this machine."""
-    from runtime.contract import EngineSpec  # noqa: PLC0415
-    from runtime.engine.snapshot.create import NotMadeError, Order, create  # noqa: PLC0415
-    from runtime.engine.snapshot.criu import NoCriuError, find_criu  # noqa: PLC0415
-    from runtime.engine.snapshot.hosted import Snapshots  # noqa: PLC0415
-    from runtime.engine.snapshot.images import Images  # noqa: PLC0415
+    from runtime.contract import EngineSpec
+    from runtime.engine.snapshot.create import NotMadeError, Order, create
+    from runtime.engine.snapshot.criu import NoCriuError, find_criu
+    from runtime.engine.snapshot.hosted import Snapshots
+    from runtime.engine.snapshot.images import Images
 
     try:
         spec = EngineSpec(
@@ -66,7 +66,7 @@ def create_command(
 @app.command("ls")
 def list_command(images: Root) -> None:
     """List the images, the newest first."""
-    from runtime.engine.snapshot.images import BadImageError, Images  # noqa: PLC0415
+    from runtime.engine.snapshot.images import BadImageError, Images
 
     for place in Images(images).places():
         try:
@@ -81,8 +81,8 @@ def list_command(images: Root) -> None:
 @app.command("inspect")
 def inspect_command(name: Name, images: Root) -> None:
     """Show one, and read all of it: 1 where it is damaged."""
-    from runtime.engine.snapshot.images import BadImageError, Images  # noqa: PLC0415
-    from runtime.engine.snapshot.saved_files import damaged  # noqa: PLC0415
+    from runtime.engine.snapshot.images import BadImageError, Images
+    from runtime.engine.snapshot.saved_files import damaged
 
     try:
         place = Images(images).place(name)
@@ -97,7 +97,7 @@ def inspect_command(name: Name, images: Root) -> None:
 @app.command("rm")
 def remove_command(name: Name, images: Root) -> None:
     """Remove one that no engine lives from."""
-    from runtime.engine.snapshot.images import BadImageError, ImageInUseError, Images  # noqa: PLC0415
+    from runtime.engine.snapshot.images import BadImageError, ImageInUseError, Images
 
     try:
         held = Images(images)
@@ -116,7 +116,7 @@ def cuda_command(
     port: Annotated[int, typer.Option("--port", help="Of restore, at loopback.")] = 8000,
 ) -> None:
     """Drive vLLM's own snapshots of an engine on one GPU (untested: no GPU was there)."""
-    from runtime.engine.snapshot import cuda  # noqa: PLC0415
+    from runtime.engine.snapshot import cuda
 
     try:
         match action:
